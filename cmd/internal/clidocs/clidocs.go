@@ -47,12 +47,12 @@ func Reference(app *cli.App) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "## %s\n\n", app.Name)
 	if len(app.Flags) > 0 {
-		w.WriteString("Every command has these flags, before or after its name:\n\n")
+		w.WriteString("Every command has these flags, before or after its name, unless its own table says what one of them means there:\n\n")
 		flags(&w, app.Flags, nil)
 	}
-	var common []string
+	common := map[string]string{} // what each of them is for
 	for _, f := range app.Flags {
-		common = append(common, f.Names()[0])
+		common[f.Names()[0]] = usage(f)
 	}
 	for _, c := range app.Commands {
 		command(&w, app.Name, c, common)
@@ -61,7 +61,7 @@ func Reference(app *cli.App) string {
 }
 
 // command writes a command and those below it.
-func command(w *strings.Builder, parent string, c *cli.Command, common []string) {
+func command(w *strings.Builder, parent string, c *cli.Command, common map[string]string) {
 	if c.Hidden {
 		return
 	}
@@ -69,7 +69,7 @@ func command(w *strings.Builder, parent string, c *cli.Command, common []string)
 	fmt.Fprintf(w, "### %s\n\n%s.\n\n", name, sentence(c.Usage))
 	if len(c.Subcommands) == 0 {
 		line := name
-		if slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return !slices.Contains(common, f.Names()[0]) }) {
+		if slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return !isCommon(f, common) }) {
 			line += " [FLAGS]"
 		}
 		if c.ArgsUsage != "" {
@@ -86,15 +86,28 @@ func command(w *strings.Builder, parent string, c *cli.Command, common []string)
 	}
 }
 
-// flags writes a table of those that are not in but.
-func flags(w *strings.Builder, all []cli.Flag, but []string) {
+// isCommon says that a flag is one that every command has. A command may give its name another meaning.
+func isCommon(f cli.Flag, common map[string]string) bool {
+	text, found := common[f.Names()[0]]
+	return found && text == usage(f)
+}
+
+func usage(f cli.Flag) string {
+	if d, ok := f.(cli.DocGenerationFlag); ok {
+		return d.GetUsage()
+	}
+	return ""
+}
+
+// flags writes a table of those that are not common.
+func flags(w *strings.Builder, all []cli.Flag, common map[string]string) {
 	header := "| flag | default | |\n|---|---|---|\n"
 	for _, f := range all {
 		d, ok := f.(cli.DocGenerationFlag)
-		if visible, v := f.(cli.VisibleFlag); !ok || v && !visible.IsVisible() || slices.Contains(but, f.Names()[0]) {
+		if visible, v := f.(cli.VisibleFlag); !ok || v && !visible.IsVisible() || isCommon(f, common) {
 			continue
 		}
-		placeholder, usage := unquote(d.GetUsage())
+		placeholder, text := unquote(d.GetUsage())
 		names := make([]string, 0, len(f.Names()))
 		for _, name := range f.Names() {
 			names = append(names, strings.Repeat("-", min(len(name), 2))+name)
@@ -102,7 +115,7 @@ func flags(w *strings.Builder, all []cli.Flag, but []string) {
 		if d.TakesValue() {
 			names[0] += " " + placeholder
 		}
-		fmt.Fprintf(w, "%s| `%s` | %s | %s |\n", header, strings.Join(names, "`, `"), standard(d), cell(usage))
+		fmt.Fprintf(w, "%s| `%s` | %s | %s |\n", header, strings.Join(names, "`, `"), standard(d), cell(text))
 		header = ""
 	}
 	if header == "" {

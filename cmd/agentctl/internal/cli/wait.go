@@ -14,14 +14,16 @@ import (
 // small reads cost an API server nothing.
 const WaitPeriod = 200 * time.Millisecond
 
+// quiet is how long a command waits before it says what for: an agent that runs has done its part by then.
+const quiet = 2 * time.Second
+
 // Wait is how long a command waits for agents or servers, and where it says what for.
 type Wait struct {
 	Timeout  time.Duration
 	Progress Progress
-	After    time.Duration // nothing is shown before
 }
 
-// For calls look until nothing is missing, and shows what is when that changes. After the timeout it returns a
+// For calls look until nothing is missing, and shows what is when that changes, from two seconds on. After the timeout it returns a
 // TimeoutError, whose text is late with the timeout put in for %s.
 func (w Wait) For(ctx context.Context, late string, look func(context.Context) (missing []string, err error)) error {
 	deadline := time.NewTimer(w.Timeout)
@@ -38,7 +40,7 @@ func (w Wait) For(ctx context.Context, late string, look func(context.Context) (
 		if len(missing) == 0 {
 			return nil
 		}
-		if now := First(missing); now != last && time.Since(began) >= w.After {
+		if now := First(missing); now != last && time.Since(began) >= quiet {
 			w.Progress("%s", now)
 			last = now
 		}

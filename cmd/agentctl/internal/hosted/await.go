@@ -24,7 +24,7 @@ const askTimeout = 5 * time.Second
 
 // wait is what is left of the time.
 func (m *making) wait() cli.Wait {
-	return cli.Wait{Timeout: max(time.Until(m.deadline), time.Millisecond), Progress: m.progress, After: quiet}
+	return cli.Wait{Timeout: max(time.Until(m.deadline), time.Millisecond), Progress: m.progress}
 }
 
 // awaitEndpoint returns when the Service has an address.

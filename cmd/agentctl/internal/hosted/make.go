@@ -22,9 +22,6 @@ import (
 	"github.com/roster-mesh/roster/kube/pki"
 )
 
-// quiet is how long a command waits before it says what for.
-const quiet = 2 * time.Second
-
 // making is one run of init.
 type making struct {
 	*InitOptions

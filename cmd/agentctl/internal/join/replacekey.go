@@ -40,6 +40,7 @@ func (o *Options) replaceKey(ctx context.Context, a, b *clusters.Client, progres
 	if _, err := a.GiveUpKey(ctx, own, wait); err != nil {
 		return err
 	}
+	progress("waiting up to %s until context %s has heard of it", patience, b.Context)
 	holding, err := awaitLeave(ctx, b, clusters.IDOf(own), old, patience)
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ done. Those before it are done, then.`,
 
 func flags(g *cli.Globals) []urfave.Flag {
 	return []urfave.Flag{
-		&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.Namespace, Usage: "`NAMESPACE` of the objects (default: all, or with names the context's, then default)"},
+		&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.Namespace, DefaultText: "all, or with names the context's, then default", Usage: "`NAMESPACE` of the objects"},
 	}
 }
 

@@ -39,7 +39,7 @@ Exit code: 0 consented, or so already; 1 an object cannot be adopted, or it cann
   agentctl rules explain cm settings -n team    # the difference
   agentctl rules adopt team-settings cm/settings -n team --from cluster-2`,
 		Flags: []urfave.Flag{
-			&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.Namespace, Usage: "`NAMESPACE` of the objects (default: the context's, then default)"},
+			&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.Namespace, DefaultText: "the context's, then default", Usage: "`NAMESPACE` of the objects"},
 			&urfave.StringFlag{Name: "from", Usage: "only for copies of objects of this `CLUSTER`, and no more for those of any (default: of any; it is needed where the rule copies the object to other clusters, too)"},
 			&urfave.BoolFlag{Name: "dry-run", Usage: "say what would be changed, and change nothing"},
 		},

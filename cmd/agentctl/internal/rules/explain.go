@@ -45,7 +45,7 @@ compile; 2 a wrong command line.
   agentctl rules explain -f rule.yaml --peer-context cluster-2=admin@cluster-2`,
 		Flags: append([]urfave.Flag{
 			&urfave.StringSliceFlag{Name: "filename", Aliases: []string{"f"}, Usage: "`FILE` with rules and objects not yet applied; - for standard input; may be repeated"},
-			&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.Namespace, Usage: "`NAMESPACE` of the object (default: the context's, then default)"},
+			&urfave.GenericFlag{Name: "namespace", Aliases: []string{"n"}, Value: g.Namespace, DefaultText: "the context's, then default", Usage: "`NAMESPACE` of the object"},
 			&urfave.StringSliceFlag{Name: "peer-context", Usage: "reach a cluster by a context of your own, `NAME=CONTEXT`; may be repeated"},
 			&urfave.StringFlag{Name: "from", Usage: "take the objects of files as ones of this `CLUSTER`"},
 			&urfave.BoolFlag{Name: "no-dry-run", Usage: "show what would be written without asking API servers what they make of it"},
