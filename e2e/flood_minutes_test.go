@@ -64,10 +64,17 @@ func TestFloods(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var first latency
 	play := func(name string, flood func(t *testing.T, quietly latency)) {
 		t.Run(name, func(t *testing.T) {
 			quietly := r.honest(t, time.Minute)
 			t.Logf("quiet: %s", quietly)
+			if first.n == 0 {
+				first = quietly
+			}
+			if quietly.slower(first) {
+				t.Errorf("after the floods before, an honest change takes %s, and before all of them %s", quietly.p50, first.p50)
+			}
 			flood(t, quietly)
 		})
 	}
@@ -145,8 +152,8 @@ func (r *room) play(t *testing.T, quietly latency, once func(ctx context.Context
 	if memory.Load() > floodedMemory {
 		t.Errorf("the agent has grown to %d MiB", memory.Load()>>20)
 	}
-	if p50 := meanwhile.p50; p50 > time.Duration(floodedSlower*float64(quietly.p50)) {
-		t.Errorf("an honest change takes %s, and %s when all is quiet", p50, quietly.p50)
+	if meanwhile.slower(quietly) {
+		t.Errorf("an honest change takes %s, and %s when all is quiet", meanwhile.p50, quietly.p50)
 	}
 }
 
@@ -156,6 +163,9 @@ type latency struct {
 	p50, most, write time.Duration
 	n                int
 }
+
+// slower says that it is, by more than is allowed.
+func (l latency) slower(than latency) bool { return float64(l.p50) > floodedSlower*float64(than.p50) }
 
 func (l latency) String() string {
 	return fmt.Sprintf("p50 %s (the write alone %s), most %s, of %d changes", l.p50, l.write, l.most, l.n)

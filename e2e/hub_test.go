@@ -4,11 +4,16 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/roster-mesh/roster/e2e/harness"
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
 
 // TestHubOfAnOlderAgent: three clusters, all with an agent of a version that signs no admissions, have swapped with alpha alone. They are upgraded
@@ -43,6 +48,9 @@ func TestHubOfAnOlderAgent(t *testing.T) {
 				upgradeToThis(t, bin, c)
 				eventually(t, "the group is whole with "+c.Name+" upgraded", afterFault, listEachOther(members...))
 			}
+			for _, at := range members {
+				eventually(t, at.Name+" has heard the new agent of alpha", afterFault, hasSchema(at, g.alpha))
+			}
 			t.Log(agentctl(t, g, end...))
 			for _, c := range members[:2] {
 				eventually(t, "alpha has ended in "+c.Name, afterFault, absent(c, harness.Clusters(), "", "alpha"))
@@ -51,5 +59,20 @@ func TestHubOfAnOlderAgent(t *testing.T) {
 			eventually(t, "the newcomer and both members list each other", afterFault, listEachOther(g.beta, g.gamma, delta))
 			stays(t, "and nobody is lost", quiet, listEachOther(g.beta, g.gamma, delta))
 		})
+	}
+}
+
+// hasSchema: a cluster has heard an agent of this version in another one.
+func hasSchema(at, of *harness.Cluster) func(context.Context) error {
+	return func(ctx context.Context) error {
+		u, err := get(ctx, at, harness.Clusters(), "", of.Name)
+		if err != nil {
+			return err
+		}
+		version, _, err := unstructured.NestedInt64(u.Object, "status", "schemaVersion")
+		if err == nil && version != v1alpha1.SchemaVersion {
+			err = fmt.Errorf("in %s: %s has the schema version %d", at.Name, of.Name, version)
+		}
+		return err
 	}
 }
