@@ -97,8 +97,10 @@ func export() Document {
 			"agentctl import clusters.yaml --context other --dry-run", "agentctl import clusters.yaml --context other",
 			"agentctl export --context cluster-1 --with-credentials --to",
 			"agentctl kubeconfig", "kubectl --context cluster-2 get clusters",
+			"kubectl --context cluster-2 create namespace ci", "kubectl --context cluster-2 -n ci create serviceaccount",
+			"kubectl --context cluster-2 -n ci create rolebinding",
 			"agentctl export --context cluster-1 -o kubeconfig", "kubectl --kubeconfig clusters.kubeconfig config set-credentials",
-			"kubectl --kubeconfig clusters.kubeconfig --context cluster-2 get nodes",
+			"kubectl --kubeconfig clusters.kubeconfig --context cluster-2 -n ci get pods",
 			"helm upgrade", "agentctl export --context cluster-1 --with-credentials -o argocd --renew",
 		},
 		"e2e/gitops.TestTools": {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/roster-mesh/roster/e2e/documents"
 )
@@ -26,12 +25,11 @@ func (r *room) export() {
 	own := r.in("own")
 	own.types(documents.Export, "agentctl kubeconfig")
 	own.prints(own.types(documents.Export, "kubectl --context cluster-2 get clusters"), three)
+	r.types(documents.Export, "kubectl --context cluster-2 create namespace ci", "kubectl --context cluster-2 -n ci create serviceaccount",
+		"kubectl --context cluster-2 -n ci create rolebinding")
 	own.types(documents.Export, "agentctl export --context cluster-1 -o kubeconfig")
-	r.must(r.cluster(two).Kubectl(r.Context(), "create", "serviceaccount", "reader"))
-	r.must(r.cluster(two).Kubectl(r.Context(), "create", "clusterrolebinding", "reader", "--clusterrole=cluster-admin", "--serviceaccount=default:reader"))
-	token := strings.TrimSpace(r.must(r.cluster(two).Kubectl(r.Context(), "create", "token", "reader")))
-	own.with("…", token).types(documents.Export, "kubectl --kubeconfig clusters.kubeconfig config set-credentials")
-	own.until(documents.Export, "kubectl --kubeconfig clusters.kubeconfig --context cluster-2 get nodes")
+	r.types(documents.Export, "kubectl --kubeconfig clusters.kubeconfig config set-credentials")
+	own.until(documents.Export, "kubectl --kubeconfig clusters.kubeconfig --context cluster-2 -n ci get pods")
 
 	r.types(documents.Export, "agentctl export --context cluster-1 --with-credentials -o argocd --renew")
 	for _, name := range []string{two, three} {
