@@ -217,7 +217,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		return err
 	}
 	p.importer = registry.NewImporter(registry.ImporterOptions{
-		ClusterID: p.clusterID, Client: p.client, Registry: p.registry, Replica: p.replica, Key: p.membership.Trust().Key, Gone: p.membership.Gone, Accepts: p.rules.Accepts,
+		ClusterID: p.clusterID, Client: p.client, Registry: p.registry, Replica: p.replica, Key: p.membership.Trust().Key, Recorded: p.membership.Recorded, Gone: p.membership.Gone, Accepts: p.rules.Accepts,
 		CredentialRef: p.peers.CredentialRef, Kick: func(id string) { p.mesh.RetryNow(id) }, Parent: p.admissions.Parent, Slowed: func() { p.statuses.Enqueue(p.clusterID) },
 		Rules: p.rules, Refusals: p.refusals, Quota: budget.OfRegistry(r.quota, p.clusterID, p.admissions.Parent), Log: p.log,
 	})

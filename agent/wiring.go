@@ -50,6 +50,7 @@ func (p *parts) wire() {
 			p.statuses.Enqueue(id)
 			p.rules.PeerChanged(id) // it may have been removed before
 		},
+		Recorded: func(id string) { p.importer.Enqueue(payload.ClusterKey(id)) },
 		Detached: func(id string) {
 			p.catchUp.Forget(id)
 			p.admissions.Ended()

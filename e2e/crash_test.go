@@ -22,6 +22,7 @@ import (
 
 	"github.com/roster-mesh/roster/e2e/harness"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 var (
@@ -280,5 +281,46 @@ func (g *group) startLoad(t *testing.T, seed uint64) (loads []*load, end func())
 		if err := work.Wait(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestSwapOutlivesACrash: an agent is killed in the moment in which the object that was pasted becomes a copy of what its cluster publishes. From
+// then on, only its record says that somebody swapped with that cluster here.
+func TestSwapOutlivesACrash(t *testing.T) {
+	bin, err := harness.FindBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &group{Fleet: ofTheirOwn(t, bin, "alpha", "beta")}
+	g.alpha, g.beta = g.Clusters[0], g.Clusters[1]
+	if err := g.beta.RestartAgent(t.Context()); err != nil { // it has just recorded that nobody is pinned, and introductions would wait
+		t.Fatal(err)
+	}
+	joined := make(chan error, 1)
+	go func() {
+		out, err := g.Agentctl(lasting(t), "join", "--context", "alpha", "--peer-context", "beta")
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+		joined <- err
+	}()
+	for began := time.Now(); ; {
+		u, err := get(t.Context(), g.beta, harness.Clusters(), "", "alpha")
+		if err == nil && syncrules.Owner(u) != "" {
+			break
+		}
+		if time.Since(began) > afterFault {
+			t.Fatal("alpha does not become a copy in beta: ", err)
+		}
+	}
+	if err := g.beta.KillAgent(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.beta.StartAgent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both are members", afterFault, listEachOther(g.alpha, g.beta))
+	if err := <-joined; err != nil {
+		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/roster-mesh/roster/agent/pinned"
 	"github.com/roster-mesh/roster/e2e/harness"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -44,6 +45,9 @@ func TestHubOfAnOlderAgent(t *testing.T) {
 				t.Log(agentctl(t, g, "join", "--context", "alpha", "--peer-context", newcomer.Name))
 			}
 			eventually(t, "each member lists the others", within, listEachOther(members...))
+			for _, c := range members { // those agents record pins once a second; later ones before a copy is written
+				eventually(t, c.Name+" has recorded the others", within, hasPins(c, len(members)-1))
+			}
 			for _, c := range members {
 				upgradeToThis(t, bin, c)
 				eventually(t, "the group is whole with "+c.Name+" upgraded", afterFault, listEachOther(members...))
@@ -72,6 +76,20 @@ func hasSchema(at, of *harness.Cluster) func(context.Context) error {
 		version, _, err := unstructured.NestedInt64(u.Object, "status", "schemaVersion")
 		if err == nil && version != v1alpha1.SchemaVersion {
 			err = fmt.Errorf("in %s: %s has the schema version %d", at.Name, of.Name, version)
+		}
+		return err
+	}
+}
+
+// hasPins: so many clusters are pinned in the record of an agent.
+func hasPins(c *harness.Cluster, n int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		u, err := get(ctx, c, harness.Secrets(), v1alpha1.PrivateNamespace(harness.Namespace), pinned.Secret)
+		if err != nil {
+			return err
+		}
+		if data, _, _ := unstructured.NestedMap(u.Object, "data"); len(data) != n {
+			err = fmt.Errorf("in %s: %d clusters are recorded, not %d", c.Name, len(data), n)
 		}
 		return err
 	}

@@ -5,7 +5,8 @@
 // cluster leaves.
 //
 // A swap pins the key of a cluster (Swapped), and so does an introduction by a member (package mesh/trust). Pins are recorded
-// in Secrets. They win over the Cluster objects, which anybody with write access to this cluster may edit.
+// in Secrets. They win over the Cluster objects, which anybody with write access to this cluster may edit. That of a swap is recorded before
+// the object that was pasted becomes a copy (Recorded): a copy admits nobody.
 //
 // A person removes a cluster with an annotation on its Cluster object (CheckRemovalRequest), or leaves with one on the
 // own object (CheckRequests). A removal is a signed message in the replica. What it ends, in this order:

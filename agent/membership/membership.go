@@ -87,6 +87,8 @@ type Options struct {
 type Hooks struct {
 	// Pinned is called when the key of a cluster is pinned.
 	Pinned func(clusterID string)
+	// Recorded is called when Membership.Recorded is true for a cluster, after it was not.
+	Recorded func(clusterID string)
 	// Detached is called when a cluster is no longer in the group. It must at once stop the watches of that cluster and
 	// the upkeep of its copies.
 	Detached func(clusterID string)
@@ -122,26 +124,28 @@ type givenUp struct {
 
 // work are the loops and tasks of a membership.
 type work struct {
-	pins, carryOut, leave, again *loop.Task
-	requests                     *loop.Loop[string] // names of Cluster objects that may have the annotation for a removal
-	sends                        *loop.Loop[string] // members that removals are sent to
-	pulls                        *loop.Loop[string] // members that may introduce a newcomer that waits
+	pins, swaps, carryOut, leave, again *loop.Task
+	requests                            *loop.Loop[string] // names of Cluster objects that may have the annotation for a removal
+	sends                               *loop.Loop[string] // members that removals are sent to
+	pulls                               *loop.Loop[string] // members that may introduce a newcomer that waits
 }
 
 // pins guards the record of pins.
 type pins struct {
 	recording  sync.Mutex  // held from reading the pins until they are recorded
 	forgetting atomic.Bool // forgetGroup has not finished
+	fresh      sync.Map    // clusterIDs that were swapped with, and whose pins are not recorded yet
 }
 
 // New returns the membership that was recorded. Call Bind next.
 func New(o Options) *Membership {
 	m := &Membership{o: o, keyGivenUp: givenUp{done: make(chan struct{})}}
 	ignore := func(string) {}
-	m.Hooks = Hooks{Pinned: ignore, Detached: ignore, Changed: ignore} // until wiring sets them
+	m.Hooks = Hooks{Pinned: ignore, Recorded: ignore, Detached: ignore, Changed: ignore} // until wiring sets them
 	m.work = work{
 		again:    loop.NewTask("unconfirmed removals", o.Log, m.reconsider),
 		pins:     loop.NewTask("pins", o.Log, loop.WithPause(m.recordPins)),
+		swaps:    loop.NewTask("pins of swaps", o.Log, m.recordPins), // no member has a person do thousands
 		carryOut: loop.NewTask("removals", o.Log, loop.WithPause(m.carryOut)),
 		leave:    loop.NewTask("end of the membership", o.Log, m.leave),
 		requests: loop.New("removal requests", o.Log, m.removeOnRequest),
@@ -208,7 +212,7 @@ func (m *Membership) Run(ctx context.Context) error {
 	m.resume()
 	m.work.pins.Trigger()
 	group, ctx := errgroup.WithContext(ctx)
-	for _, task := range []*loop.Task{m.work.pins, m.work.carryOut, m.work.leave, m.work.again} {
+	for _, task := range []*loop.Task{m.work.pins, m.work.swaps, m.work.carryOut, m.work.leave, m.work.again} {
 		group.Go(func() error { return task.Run(ctx) })
 	}
 	group.Go(func() error { return m.work.requests.Run(ctx, 1) })

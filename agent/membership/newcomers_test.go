@@ -280,6 +280,36 @@ func TestCopyWithoutARecordedPin(t *testing.T) {
 	}
 }
 
+// TestSwapsAreRecorded: a swap is recorded without the pause that introductions have, and says when it is; a start after that knows it.
+func TestSwapsAreRecorded(t *testing.T) {
+	m := newFixture(t)
+	var recorded []string
+	m.Hooks.Recorded = func(id string) { recorded = append(recorded, id) }
+	if !m.Recorded(agenttest.IDC) {
+		t.Error("a pin that was recorded is not")
+	}
+	other := agenttest.Cluster("other", "other")
+	func() {
+		defer func() { _ = recover() }() // there is no mesh, which would be told to connect
+		m.Swapped(other)
+	}()
+	if _, due := m.work.swaps.Due(); !due || m.Recorded("other") {
+		t.Error("a swap counts as recorded before it is, or waits")
+	}
+	m.pins.forgetting.Store(true)
+	if err := m.recordPins(t.Context()); err != nil || m.Recorded("other") {
+		t.Error("while the group is forgotten, a swap counts as recorded", err)
+	}
+	m.pins.forgetting.Store(false)
+	if err := m.recordPins(t.Context()); err != nil || !m.Recorded("other") || !slices.Equal(recorded, []string{"other"}) {
+		t.Errorf("recorded: %v: %v", recorded, err)
+	}
+	m.open(t)
+	if !m.IsPinned("other") || !m.trust.Swapped("other") {
+		t.Error("after a restart, the swap is forgotten")
+	}
+}
+
 func TestFingerprintsAreTheSame(t *testing.T) {
 	key := agenttest.PublicKey(agenttest.IDA)
 	if a, b := trust.Fingerprint(key), v1alpha1.KeyFingerprint(key); a != b {

@@ -42,6 +42,8 @@ func (m *Membership) Swapped(c *v1alpha1.Cluster) {
 	if edge {
 		pin = m.trust.PinEdge
 	}
+	m.pins.fresh.Store(id, nil)
+	defer m.work.swaps.Trigger()
 	if err := pin(id, payload.AsKey(c.Spec.Mesh.PublicKey)); err != nil {
 		if !errors.Is(err, trust.ErrPinned) && !errors.Is(err, trust.ErrRemoved) { // its status shows these
 			m.o.Log.Warn("a cluster is not trusted", "cluster", c.Name, "error", err)
@@ -79,5 +81,20 @@ func (m *Membership) recordPins(ctx context.Context) error {
 	if m.pins.forgetting.Load() {
 		return nil
 	}
-	return pinned.Write(ctx, m.o.Store, pins)
+	if err := pinned.Write(ctx, m.o.Store, pins); err != nil {
+		return err
+	}
+	for _, p := range pins {
+		if _, fresh := m.pins.fresh.LoadAndDelete(p.ClusterID); fresh {
+			m.Hooks.Recorded(p.ClusterID)
+		}
+	}
+	return nil
+}
+
+// Recorded reports whether the pin of a cluster is recorded, if a person swapped with it here. Before, the object that was pasted is all
+// that says so, and must stay as it is: a start after a crash reads it.
+func (m *Membership) Recorded(clusterID string) bool {
+	_, fresh := m.pins.fresh.Load(clusterID)
+	return !fresh
 }

@@ -51,8 +51,9 @@ func newFlooded(t *testing.T, limits quota.Limits) *flooded {
 	}
 	f.Importer = NewImporter(ImporterOptions{
 		ClusterID: agenttest.IDA, Client: client, Registry: informers.New(client, "n", log), Replica: held,
-		Key:  func(id string) (ed25519.PublicKey, bool) { return agenttest.PublicKey(id), true },
-		Gone: func(string) bool { return false }, Accepts: func(string) bool { return true },
+		Key:      func(id string) (ed25519.PublicKey, bool) { return agenttest.PublicKey(id), true },
+		Recorded: func(string) bool { return true },
+		Gone:     func(string) bool { return false }, Accepts: func(string) bool { return true },
 		CredentialRef: func(string) (v1alpha1.NamespacedName, bool) { return v1alpha1.NamespacedName{}, false },
 		Kick:          func(string) {}, Parent: func(string) string { return agenttest.IDA }, Slowed: func() {}, Rules: &fakeRules{}, Refusals: NewRefusals(log), Quota: limits, Log: log,
 	})
@@ -91,6 +92,25 @@ func (f *flooded) imports(t *testing.T, key replica.Key) {
 	t.Helper()
 	if err := f.importKey(t.Context(), key); err != nil && !errors.Is(err, loop.ErrWaits) {
 		t.Fatal(err)
+	}
+}
+
+// TestASwapIsRecordedFirst: the object that a person pasted stays as it is until the pin is recorded. Once it is a copy, only the record says
+// that a person here swapped with the cluster, and a crash between the two would lose that.
+func TestASwapIsRecordedFirst(t *testing.T) {
+	t.Parallel()
+	f := newFlooded(t, quota.NewLimits(1<<20, 1<<20, 100, 100))
+	recorded := false
+	f.o.Recorded = func(id string) bool { return recorded || id != agenttest.IDB }
+	f.changed(t, agenttest.IDB, "new", 1)
+	f.changed(t, agenttest.IDC, "new", 1)
+	if f.api.Object("cluster-"+agenttest.IDB[:2]) != nil || f.api.Object("cluster-"+agenttest.IDC[:2]) == nil {
+		t.Error("a copy is written before its pin is recorded, or one whose pin is")
+	}
+	recorded = true
+	f.imports(t, payload.ClusterKey(agenttest.IDB))
+	if f.api.Object("cluster-"+agenttest.IDB[:2]) == nil {
+		t.Error("no copy is written")
 	}
 }
 

@@ -38,8 +38,9 @@ type ImporterOptions struct {
 	Client    *kube.Client
 	Registry  *informers.Registry
 	Replica   *replica.Replica
-	// Key returns the pinned key of a cluster.
-	Key func(clusterID string) (ed25519.PublicKey, bool)
+	// Key returns the pinned key of a cluster, and Recorded reports whether that is recorded, if a person pasted its object here.
+	Key      func(clusterID string) (ed25519.PublicKey, bool)
+	Recorded func(clusterID string) bool
 	// Gone reports whether a cluster is no longer in the group.
 	Gone func(clusterID string) bool
 	// Accepts reports whether the rules of a cluster are in force here.
@@ -175,8 +176,8 @@ func (i *Importer) importCluster(ctx context.Context, key replica.Key) error {
 		return nil
 	}
 	entry, ok := i.o.Replica.Lookup(key, id)
-	if !ok || entry.Status != replica.Live {
-		return nil // not published yet: what a person pasted stays as it is
+	if !ok || entry.Status != replica.Live || !i.o.Recorded(id) {
+		return nil // not published yet, or a crash could lose its pin: what a person pasted stays as it is
 	}
 	published, err := payload.DecodeCluster(id, entry.Payload)
 	if err == nil {
