@@ -14,6 +14,7 @@ import (
 	"github.com/roster-mesh/roster/agent/rules"
 	"github.com/roster-mesh/roster/agent/status"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules"
 )
 
 // This file converts what one part knows into the types of another part.
@@ -26,7 +27,7 @@ func (p *parts) view(id string, have *v1alpha1.Cluster) status.View {
 		return v
 	}
 	key, pinned := p.membership.Trust().Key(id)
-	v.Pinned = pinned
+	v.Pinned, v.Copy = pinned, syncrules.Owner(have) == id
 	v.KeyMismatch = pinned && have.Spec.Mesh != nil && len(have.Spec.Mesh.PublicKey) > 0 && !key.Equal(payload.AsKey(have.Spec.Mesh.PublicKey))
 	v.Removed, v.NotAdmitted, v.AdmittedBy = p.membership.RemovedKey(have), cmp.Or(p.membership.Pending(id), p.rivals.Of(id)), p.admissions.AdmittedBy(id)
 	v.Member, v.Access = p.mesh.Member(id), p.peers.Peer(id).State

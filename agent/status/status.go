@@ -40,6 +40,7 @@ type View struct {
 	Synced       int    // if local: how many of them are synced
 	Unsynced     []string
 	Pinned       bool     // if a peer: its key is pinned
+	Copy         bool     // if a peer: an agent wrote its object, no person
 	AdmittedBy   []string // and on whose word
 	Edge         bool     // its role in the group is edge; if local: so others say
 	KeyMismatch  bool     // the object has another key than the pinned one
@@ -147,6 +148,9 @@ func memberCondition(v View) metav1.Condition {
 	}
 	if !v.Pinned && v.NotAdmitted != "" {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.MemberPending, Message: v.NotAdmitted}
+	}
+	if !v.Pinned && v.Copy {
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberUnknown, Message: "this is a copy that an agent wrote, and it is not recorded that anybody here swapped with that cluster; if it stays so, no member brings it: delete the object (kubectl delete cluster), and swap again (agentctl join)"}
 	}
 	if !v.Pinned {
 		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.MemberUnknown, Message: "its Cluster object has no spec.mesh.publicKey: paste the Cluster object that its own agent made. A cluster without mesh reads this one only with the chart value credentials.legacyToken here"}

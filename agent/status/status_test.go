@@ -5,6 +5,7 @@ package status
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,16 @@ func TestTimestampsAreByServerClock(t *testing.T) {
 	for _, c := range status.Conditions {
 		if !c.LastTransitionTime.Time.Equal(there) {
 			t.Errorf("%s is dated %v, and the API server says %v", c.Type, c.LastTransitionTime, there)
+		}
+	}
+}
+
+// Where the record of a swap was lost, the copy says how to come out of that, and not to paste what has a key.
+func TestStatusOfACopyThatNobodyAdmitted(t *testing.T) {
+	for lost, want := range map[bool]string{true: "swap again (agentctl join)", false: "paste the Cluster object"} {
+		got, _ := Of(View{Copy: lost, Claims: 1}, v1alpha1.ClusterStatus{}, 1)
+		if cond := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionMember); cond.Status != metav1.ConditionUnknown || !strings.Contains(cond.Message, want) {
+			t.Errorf("%+v", cond)
 		}
 	}
 }
