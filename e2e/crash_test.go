@@ -287,12 +287,7 @@ func (g *group) startLoad(t *testing.T, seed uint64) (loads []*load, end func())
 // TestSwapOutlivesACrash: an agent is killed in the moment in which the object that was pasted becomes a copy of what its cluster publishes. From
 // then on, only its record says that somebody swapped with that cluster here.
 func TestSwapOutlivesACrash(t *testing.T) {
-	bin, err := harness.FindBinaries()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &group{Fleet: ofTheirOwn(t, bin, "alpha", "beta")}
-	g.alpha, g.beta = g.Clusters[0], g.Clusters[1]
+	g := strangers(t)
 	if err := g.beta.RestartAgent(t.Context()); err != nil { // it has just recorded that nobody is pinned, and introductions would wait
 		t.Fatal(err)
 	}

@@ -85,12 +85,7 @@ func TestEdge(t *testing.T) {
 
 // TestEdgeBecomesAFullMember: a person in a full member says so, and the rule of the edge comes into force.
 func TestEdgeBecomesAFullMember(t *testing.T) {
-	bin, err := harness.FindBinaries()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &group{Fleet: ofTheirOwn(t, bin, "alpha", "beta")}
-	g.alpha, g.beta = g.Clusters[0], g.Clusters[1]
+	g := strangers(t)
 	t.Log(agentctl(t, g, "join", "--context", "alpha", "--peer-context", "beta", "--role", "edge"))
 	putSecret(t, g.beta, "edge-full", "one")
 	apply(t, g.beta, rule("edge-full", "edge-full"))

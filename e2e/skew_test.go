@@ -25,8 +25,8 @@ import (
 	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
-// pair is a group of two clusters, which end with the test.
-func pair(t *testing.T) *group {
+// strangers are two clusters which end with the test, each a group of its own.
+func strangers(t *testing.T) *group {
 	t.Helper()
 	bin, err := harness.FindBinaries()
 	if err != nil {
@@ -34,6 +34,13 @@ func pair(t *testing.T) *group {
 	}
 	g := &group{Fleet: ofTheirOwn(t, bin, "alpha", "beta")}
 	g.alpha, g.beta = g.Clusters[0], g.Clusters[1]
+	return g
+}
+
+// pair is a group of two clusters, which end with the test.
+func pair(t *testing.T) *group {
+	t.Helper()
+	g := strangers(t)
 	t.Log(agentctl(t, g, "join", "--context", "alpha", "--peer-context", "beta"))
 	return g
 }
