@@ -85,7 +85,8 @@ func (m *Membership) recordPins(ctx context.Context) error {
 		return err
 	}
 	for _, p := range pins {
-		if _, fresh := m.pins.fresh.LoadAndDelete(p.ClusterID); fresh {
+		if _, fresh := m.pins.fresh.Load(p.ClusterID); fresh && p.Introducer == "" { // else the swap came while they were written
+			m.pins.fresh.Delete(p.ClusterID)
 			m.Hooks.Recorded(p.ClusterID)
 		}
 	}
@@ -96,5 +97,5 @@ func (m *Membership) recordPins(ctx context.Context) error {
 // that says so, and must stay as it is: a start after a crash reads it.
 func (m *Membership) Recorded(clusterID string) bool {
 	_, fresh := m.pins.fresh.Load(clusterID)
-	return !fresh
+	return !fresh || !m.trust.Swapped(clusterID)
 }

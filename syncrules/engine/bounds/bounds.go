@@ -1,7 +1,7 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bounds says how much an agent may hold of other clusters, by the memory limit of the process (GOMEMLIMIT).
+// Package bounds says how much an agent may hold of other clusters, by the memory limit of Go, which agent/tuning sets from that of the process.
 package bounds
 
 import (

@@ -9,13 +9,20 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 )
 
-// maxEdits is how many watches that were not decided about are opened because rules in force of one author are edited.
-const maxEdits = MaxViews / 8
+const (
+	// maxEdits is how many watches that were not decided about are opened because rules in force are edited, maxEditsOf those of one author.
+	maxEdits   = MaxAllViews / 16
+	maxEditsOf = maxEdits / 4
+)
 
 // Edits lets rules that are edited stay in force until Decide is asked again, so that not all of their watches end and are begun anew.
-type Edits struct{ watches map[string]int } // by author, that its rules need now and did not before
+type Edits struct {
+	watches int // that rules need now and did not before
+	of      map[string]int
+}
 
-// Keep says that a rule in force of an author stays in force until then: it needs no more watches than before, and of others only some. All rules of an author may have needed the same watches, and each may need others now.
+// Keep says that a rule in force of an author stays in force until then: it needs no more watches than before, and of others only some. All
+// rules may have needed the same watches, and each may need others now.
 func (e *Edits) Keep(author string, before, now []place.Scope) bool {
 	others := 0
 	for _, s := range now {
@@ -23,14 +30,13 @@ func (e *Edits) Keep(author string, before, now []place.Scope) bool {
 			others++
 		}
 	}
-	if len(now) > len(before) || e.watches[author]+others > maxEdits {
+	if len(now) > len(before) || e.watches+others > maxEdits || e.of[author]+others > maxEditsOf {
 		return false
 	}
-	if others > 0 {
-		if e.watches == nil {
-			e.watches = map[string]int{}
-		}
-		e.watches[author] += others
+	if e.of == nil {
+		e.of = map[string]int{}
 	}
+	e.of[author] += others
+	e.watches += others
 	return true
 }

@@ -4,6 +4,7 @@
 package inforce
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 )
@@ -26,11 +27,20 @@ func TestEditedRulesStay(t *testing.T) {
 			kept++
 		}
 	}
-	if want := maxEdits/64 - 1; kept != want {
+	if want := maxEditsOf/64 - 1; kept != want {
 		t.Errorf("%d rules that need other watches stay, want %d", kept, want)
 	}
 	if !e.Keep("bad", before, before) || !e.Keep("c0", before, scopes(1e6, 64)) {
 		t.Error("after those, a rule goes that needs the same, or one of another author")
+	}
+	kept = 0
+	for i := range 100 { // whom it has invented
+		if e.Keep(fmt.Sprint("bad-", i), before, scopes(64*(i+1), 64)) {
+			kept++
+		}
+	}
+	if most := maxEdits / 64; kept == 0 || kept >= most {
+		t.Errorf("%d rules of as many authors stay, want fewer than %d", kept, most)
 	}
 	if e = (Edits{}); !e.Keep("bad", before, scopes(1e6, 64)) {
 		t.Error("after the next decision, a rule goes that needs no more")

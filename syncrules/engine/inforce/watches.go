@@ -131,8 +131,8 @@ type Sources struct {
 // Authors have their turns, each time one of the branch that has least (turns). It has some of what its oldest rule needs at a source, at
 // its next turns the rest, then what the next rule needs there, and then comes the next source; these are in an order in which each branch has its
 // turn, too. So neither authors nor sources that a member invents keep anybody from reading others. A watch counts for the
-// first author that has it, and serves all rules; a turn counts for one at least, and what others have opened is passed by. This cluster's own rules come first, until they have
-// half; then it has turns like others.
+// first author that has it, and serves all rules; a turn counts for one at least, and what others have opened is passed by. This
+// cluster's own rules come first, until they have half; then it has turns like others.
 func Choose(rules []Rule, from Sources, most int, by Admissions) Opened {
 	c := &choice{
 		rules: rules, from: from, order: inTurn(from.IDs, by), left: most, looks: maxLooks,
@@ -176,8 +176,8 @@ type choice struct {
 func (c *choice) turn(r *reader) (charged int, more bool) {
 	reads, looks := r.seek(c)
 	if reads {
-		taken, more := c.take(r)
-		charged, looks = taken, looks+more
+		taken, looked := c.take(r)
+		charged, looks = taken, looks+looked
 	}
 	c.looks -= looks
 	return max(1, charged, looks/c.few), r.source < len(c.order)
@@ -265,7 +265,7 @@ func readersOf(rules []Rule, root string) []*reader {
 func (r *reader) seek(c *choice) (reads bool, looks int) {
 	for looks < c.few {
 		if r.rule == 0 && r.view == 0 {
-			looks += r.pass(c)
+			looks += r.skip(c)
 		}
 		if r.source == len(c.order) {
 			return false, looks
@@ -289,8 +289,8 @@ func (r *reader) seek(c *choice) (reads bool, looks int) {
 	return false, looks
 }
 
-// pass passes by the sources that come next and at which others have opened all that the author needs.
-func (r *reader) pass(c *choice) (looks int) {
+// skip passes by the sources that come next and at which others have opened all that the author needs.
+func (r *reader) skip(c *choice) (looks int) {
 	to := len(c.order)
 	for _, rule := range r.rules {
 		looks++

@@ -110,11 +110,11 @@ func TestLawsOfWatches(t *testing.T) {
 		own := rulesOf("", rapid.IntRange(0, 2).Draw(t, "own"), 1)
 		good := Rule{Author: "c0", Views: scopes(0, rapid.IntRange(1, 5).Draw(t, "of the honest"))}
 		rules = append(append(rules, own...), good)
-		for i := range rules {
-			rules[i].Asks = fmt.Sprint(i)
-		}
 		readers := rapid.SliceOfN(rapid.Uint64(), len(rules), len(rules)).Draw(t, "reads")
 		readers[len(rules)-1] = 1<<63 - 1
+		for i := range rules { // with the same, they read the same
+			rules[i].Asks = fmt.Sprint(readers[i])
+		}
 		reads := func(rule, source int) bool { return readers[rule]>>(source%64)&1 == 1 }
 		most := 100 + 2*len(own)*len(sources)
 
@@ -265,7 +265,7 @@ func TestChoosingEnds(t *testing.T) {
 	}
 }
 
-// All of 500 clusters publish the same rules, and some publish them twice as this cluster does. What they need fits, beside one that wants more
+// All of 500 clusters publish the same rules, and perhaps this one, too. What they need fits, beside one that wants more
 // than there is; also where one cluster has admitted them all, so that they are one branch, and where they do not read each source.
 func TestManyEqualRulesAreLookedAtOnce(t *testing.T) {
 	t.Parallel()
