@@ -6,7 +6,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -20,10 +19,7 @@ import (
 // TestHubOfAnOlderAgent: three clusters, all with an agent of a version that signs no admissions, have swapped with alpha alone. They are upgraded
 // one by one, and then alpha ends. A newcomer that swaps with beta takes gamma too, for which nobody but alpha had vouched (docs/decisions/033).
 func TestHubOfAnOlderAgent(t *testing.T) {
-	older := os.Getenv(envOlder)
-	if older == "" {
-		t.Skip("needs an earlier version: .ci/e2e-older COMMIT runs it")
-	}
+	older := earlier(t)
 	for name, end := range map[string][]string{
 		"leaves":     {"leave", "--context", "alpha"},
 		"is removed": {"remove", "alpha", "--keep-admitted", "--context", "beta"},

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -105,10 +104,7 @@ func TestEdgeBecomesAFullMember(t *testing.T) {
 // TestEdgeBesideAnAgentWithoutRoles: gamma has an agent of a version that knows no roles. It does not take the edge, as it takes nobody whose
 // admission it does not understand, and goes on in the group; once upgraded it takes it as an edge.
 func TestEdgeBesideAnAgentWithoutRoles(t *testing.T) {
-	older := os.Getenv(envOlder)
-	if older == "" {
-		t.Skip("needs an earlier version: .ci/e2e-older COMMIT runs it")
-	}
+	older := earlier(t)
 	bin, err := harness.FindBinaries()
 	if err != nil {
 		t.Fatal(err)

@@ -128,14 +128,21 @@ func TestRuleBesideANewerCRD(t *testing.T) {
 // envOlder names a checkout of an earlier version, in which bin/agent is built (.ci/e2e-older).
 const envOlder = "ROSTER_E2E_OLDER"
 
+// earlier is the tree of an earlier version, whose agent is built.
+func earlier(t *testing.T) string {
+	t.Helper()
+	older := os.Getenv(envOlder)
+	if older == "" {
+		t.Skip("needs an earlier version, which is built from the history: make e2e-older runs it")
+	}
+	return older
+}
+
 // TestRuleBesideAnOlderAgent: gamma has an agent and CRDs of a version that reads rules leniently (schema 6 and earlier). A rule
 // that is edited to have a field which it does not know copies nothing more there and deletes nothing, and doctor names it.
 // When gamma is upgraded, it has the whole rule. So it is with each field that came since.
 func TestRuleBesideAnOlderAgent(t *testing.T) {
-	older := os.Getenv(envOlder)
-	if older == "" {
-		t.Skip("needs an earlier version: .ci/e2e-older COMMIT runs it")
-	}
+	older := earlier(t)
 	bin, err := harness.FindBinaries()
 	if err != nil {
 		t.Fatal(err)
