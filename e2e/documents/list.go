@@ -14,6 +14,7 @@ const (
 	Groups          = "docs/groups.md"
 	HA              = "docs/ha.md"
 	Profiles        = "docs/profiles.md"
+	RBAC            = "docs/rbac.md" // which has manifests alone
 	RegistryAPI     = "docs/registry-api.md"
 	Release         = "docs/release.md"
 	Restore         = "docs/restore.md"

@@ -30,11 +30,9 @@ stringData: {tls.crt: one}
 
 // copies has a rule copy two Secrets of cluster-1, and asks about them.
 func (r *room) copies() {
-	rights, err := os.ReadFile(filepath.Join(r.root, "docs/examples/rights/wildcard-tls.yaml"))
-	r.must("", err)
-	granted := strings.NewReplacer("gateways", "shop", ", resourceNames: [wildcard-tls]", "").Replace(string(rights))
+	rights := r.must(r.docs.Block(documents.RBAC, "Secrets", "yaml", "roster-read-secrets"))
 	for _, c := range r.fleet.Clusters {
-		r.apply(c.Name, granted)
+		r.apply(c.Name, "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\n"+rights)
 	}
 	r.write("rules/web-certs.yaml", certificates)
 	r.write("rule.yaml", strings.ReplaceAll(certificates, "web-", "other-"))
@@ -46,6 +44,7 @@ func (r *room) copies() {
 		r.eventually(name+" is in cluster-3", r.shows(three, name, "-n", "shop", "get", "secret", name))
 	}
 
+	r.labelled()
 	r.types(documents.GitOps, "agentctl rules lint")
 	r.types(documents.Troubleshooting, "agentctl rules lint")
 	r.until(documents.Troubleshooting, "agentctl rules list", "web-certs")
@@ -68,6 +67,19 @@ func (r *room) copies() {
 	r.must("", r.shows(one, "objects", "get", "cluster", two, "-o", accepted)(r.Context()))
 	r.must(r.shell(r.Context(), "agentctl accept cluster-2 default"))
 	r.must("", r.none(one, "get", "cluster", two, "-o", accepted)(r.Context()))
+}
+
+// labelled has a Secret copied into the namespaces of cluster-2 that have a label, with the rights that the document gives for that.
+func (r *room) labelled() {
+	rights := r.must(r.docs.Block(documents.RBAC, "Secrets into all namespaces with a label", "yaml", "roster-write-secrets"))
+	r.apply(two, rights)
+	r.apply(two, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-tls, labels: {certificates: shop}}\n")
+	rule := strings.NewReplacer("web-certs", "labelled", "  rules:", "  ruleDeletionPolicy: Delete\n  targetNamespaces: {matchLabels: {certificates: shop}}\n  rules:").Replace(certificates)
+	r.apply(one, rule)
+	r.eventually("the copy is in team-tls of cluster-2", r.shows(two, "web-tls", "-n", "team-tls", "get", "secret", "web-tls"))
+	r.must(r.cluster(one).Kubectl(r.Context(), "delete", "rsr", "labelled"))
+	r.eventually("it is gone with the rule", r.none(two, "-n", "team-tls", "get", "secret", "web-tls"))
+	r.must(r.cluster(two).Kubectl(r.Context(), "delete", "clusterrole", "roster-write-secrets"))
 }
 
 // adopts has cluster-2 give up an object of its own for the copy of one of cluster-1.
