@@ -31,7 +31,7 @@ var minutes = flag.Int("minutes", 0, "how long each play of TestFloods lasts; on
 // What TestFloods allows.
 const (
 	floodedEtcd   = 1 << 30   // the size of the database of etcd with the smallest quota that is promised
-	floodedMemory = 256 << 20 // of an agent: the limit of the chart
+	floodedMemory = 384 << 20 // of an agent: the limit of the chart
 	floodedSlower = 1.5       // an honest change, of its quiet p50
 	inventions    = 4096
 )
@@ -100,6 +100,7 @@ func TestFloods(t *testing.T) {
 			return err
 		})
 	})
+	play("Copies", r.leaves)
 	play("Watches", r.watches)
 	key, thief := r.stolen(t)
 	play("Removals", func(t *testing.T, quietly latency) { r.removals(t, quietly, key, thief) })

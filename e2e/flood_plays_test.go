@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -169,6 +171,59 @@ func (r *room) hears(ctx context.Context, t *testing.T, key ed25519.PrivateKey, 
 		_, err = conn.Read(make([]byte, 4<<10))
 	}
 	return nil
+}
+
+// leaves has gamma's rule leave copies behind, as gamma deletes their sources and makes others, a few large ones and many small ones. They are
+// there in the plays that follow.
+func (r *room) leaves(t *testing.T, quietly latency) {
+	const large, size, small = 32, 100 << 10, 500
+	r.rule(t, r.gamma, "left", "groupVersionKind: {version: v1, kind: Secret}, deletionPolicy: Orphan, targets: {matchLabels: {tier: flooded}}, rules: [{"+forLabel("left")+"}]")
+	secrets := r.gamma.Kube.CoreV1().Secrets(r.name)
+	each := func(ctx context.Context, n int, do func(ctx context.Context, name string, size int) error) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(4)
+		for i := range large + small {
+			bytes := size
+			if i >= large {
+				bytes = 1
+			}
+			group.Go(func() error { return do(ctx, fmt.Sprintf("left-%d-%d", n, i), bytes) })
+		}
+		return group.Wait()
+	}
+	var old int64
+	r.play(t, quietly, func(ctx context.Context, n int) error {
+		err := each(ctx, n, func(ctx context.Context, name string, size int) error {
+			_, err := secrets.Create(ctx, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"for": "left"}}, Data: map[string][]byte{"v": make([]byte, size)},
+			}, metav1.CreateOptions{})
+			return err
+		})
+		if err == nil && n > 0 {
+			err = each(ctx, n-1, func(ctx context.Context, name string, _ int) error {
+				return secrets.Delete(ctx, name, metav1.DeleteOptions{})
+			})
+		}
+		if err == nil && n%10 == 9 { // its own etcd shall not be what ends the flood
+			old, err = compact(ctx, r.gamma, old)
+		}
+		return err
+	})
+	if err := r.gamma.Dynamic.Resource(harness.Rules()).Delete(lasting(t), r.name+"-left", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	list, err := r.beta.Kube.CoreV1().Secrets(r.name).List(lasting(t), metav1.ListOptions{LabelSelector: "for=left," + v1alpha1.LabelOwnerClusterID + "=" + clusterID(t, r.gamma)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, s := range list.Items {
+		sum += len(s.Data["v"]) * 4 / 3
+	}
+	const room = floodedMemory / 100 * 90 / 5 // see agent/tuning and syncrules/engine/bounds
+	if t.Logf("%d copies are left behind, with %d KiB; there is room for %d", len(list.Items), sum>>10, room>>10); sum > room/2+underWay*size*4/3 {
+		t.Error("one cluster has more than half of the room")
+	}
 }
 
 // watches has gamma make as many rules of as many namespaces as may be in force in beta, and name other namespaces in each again and again.

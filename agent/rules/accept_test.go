@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/mesh/trust"
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // ready is what the engine says of a rule.
@@ -70,7 +71,7 @@ func TestRuleThatIsNotUnderstood(t *testing.T) {
 	w.Ready()
 	w.known(t, "theirs", "own")
 	for _, name := range []string{"theirs", "own"} {
-		if reason, message := w.ready(t, name); reason != engine.ReasonNotUnderstood || !strings.Contains(message, "spec.future") {
+		if reason, message := w.ready(t, name); reason != problem.ReasonNotUnderstood || !strings.Contains(message, "spec.future") {
 			t.Errorf("%s: %s: %s", name, reason, message)
 		}
 	}
@@ -116,7 +117,7 @@ func TestAcceptedWhileRulesWait(t *testing.T) {
 		w.AcceptChanged(idB)
 		w.RuleChanged(r, older)
 		w.known(t, "theirs")
-		if reason, message := w.ready(t, "theirs"); reason == engine.ReasonInvalidRule || (reason == "ConsentRequired") != want {
+		if reason, message := w.ready(t, "theirs"); reason == problem.ReasonInvalidRule || (reason == "ConsentRequired") != want {
 			t.Errorf("%s: %s: %s", accept, reason, message)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // reports keeps what is known of each rule until its status is written: the report of the engine, and whether another
@@ -140,7 +141,7 @@ func (r *Rules) fillStatus(rule *v1alpha1.ResourceSyncRule) {
 	if known {
 		applyReport(&rule.Status, report, date)
 	}
-	if ready := meta.FindStatusCondition(rule.Status.Conditions, engine.ConditionReady); ready != nil && ready.Reason == engine.ReasonPaused && isOrphan(rule) {
+	if ready := meta.FindStatusCondition(rule.Status.Conditions, engine.ConditionReady); ready != nil && ready.Reason == problem.ReasonPaused && isOrphan(rule) {
 		ready.Reason, ready.Message = "Orphaned", orphanAdvice(rule)
 	}
 	if syncrules.Owner(rule) == "" && r.options.Edge(r.options.ClusterID) {

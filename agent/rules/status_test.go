@@ -16,6 +16,7 @@ import (
 	"github.com/roster-mesh/roster/agent/agenttest"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // The status of this cluster's own rules waits for no other's.
@@ -115,13 +116,13 @@ func TestOrphanStatusSaysWhatToDo(t *testing.T) {
 	w := newWorld(t)
 	r := rule("r", idB, "1")
 	r.Annotations[v1alpha1.AnnotationOrphaned] = "true"
-	w.reported("r", reportOf(metav1.ConditionFalse, engine.ReasonPaused))
+	w.reported("r", reportOf(metav1.ConditionFalse, problem.ReasonPaused))
 	w.fillStatus(r)
 	if c := r.Status.Conditions[0]; c.Reason != "Orphaned" || !strings.Contains(c.Message, "agentctl orphans adopt rsr/r") {
 		t.Errorf("the condition is %v", c)
 	}
 	own := rule("r", "", "1")
-	if w.fillStatus(own); own.Status.Conditions[0].Reason != engine.ReasonPaused {
+	if w.fillStatus(own); own.Status.Conditions[0].Reason != problem.ReasonPaused {
 		t.Errorf("a paused rule is %v", own.Status.Conditions[0])
 	}
 }

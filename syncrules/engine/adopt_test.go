@@ -57,7 +57,7 @@ func TestAdopt(t *testing.T) {
 		w.settle()
 		w.wantValue(cm("x"), "1")
 		w.wantOwner(cm("x"), a, false)
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 
 		w.restart(func() {
 			w.peers[a].edit(cm("x"), func(o *unstructured.Unstructured) { o.Object["data"] = map[string]any{"v": "2"} })

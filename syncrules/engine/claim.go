@@ -24,6 +24,7 @@ type claim struct {
 	content uint64 // of what a copy would be but for the owner's mark
 	cluster *v1alpha1.Cluster
 	arrived time.Time
+	room    int64 // for the copies of its origin
 }
 
 // surplus is a source that does not get the place that a rule has for its copy: another one of its cluster has it.

@@ -52,22 +52,22 @@ func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) me
 	t := &r.tally
 	switch {
 	case asked == 0:
-		return yes(ReasonNoSource, "no other cluster is a source of this rule now")
+		return yes(problem.ReasonNoSource, "no other cluster is a source of this rule now")
 	case starting > 0 && !r.sender.WasReady:
 		return metav1.Condition{
-			Status: metav1.ConditionUnknown, Reason: ReasonStarting,
+			Status: metav1.ConditionUnknown, Reason: problem.ReasonStarting,
 			Message: fmt.Sprintf("the first list of %d of %d sources is on its way", starting, asked),
 		}
 	case !r.sender.WasReady && (e.queue.pendingOfLocked(r) || t.Tried > 0):
-		return no(ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.Synced, t.Matched))
+		return no(problem.ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.Synced, t.Matched))
 	}
 	if t.Slow != "" {
-		return yes(ReasonSlowed, t.Slow)
+		return yes(problem.ReasonSlowed, t.Slow)
 	}
 	if r.observes() != "" {
-		return yes(ReasonObserving, fmt.Sprintf("nothing is written (spec.mode); objects as the rule would have them: %d, others: %d", t.Synced, t.Drift()))
+		return yes(problem.ReasonObserving, fmt.Sprintf("nothing is written (spec.mode); objects as the rule would have them: %d, others: %d", t.Synced, t.Drift()))
 	}
-	return yes(ReasonSynced, fmt.Sprintf("all copies are as they should be (%d) or left alone on purpose (%d)", t.Synced, t.Held))
+	return yes(problem.ReasonSynced, fmt.Sprintf("all copies are as they should be (%d) or left alone on purpose (%d)", t.Synced, t.Held))
 }
 
 func yes(reason, message string) metav1.Condition {
@@ -84,22 +84,22 @@ func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 	case errors.Is(r.err, consent.ErrNeeded):
 		return no(problem.ReasonConsentRequired, r.err.Error()), true
 	case errors.Is(r.err, skew.ErrNotUnderstood):
-		return no(ReasonNotUnderstood, r.err.Error()), true
+		return no(problem.ReasonNotUnderstood, r.err.Error()), true
 	case r.err != nil:
-		return no(ReasonInvalidRule, r.err.Error()), true
+		return no(problem.ReasonInvalidRule, r.err.Error()), true
 	case r.surplus != "":
-		return no(ReasonTooManyRules, r.surplus), true
+		return no(problem.ReasonTooManyRules, r.surplus), true
 	case r.clash != "":
-		return no(ReasonVersionConflict, r.clash), true
+		return no(problem.ReasonVersionConflict, r.clash), true
 	case r.excluded:
-		return yes(ReasonNotTargeted, "spec.targets leaves this cluster out"), true
+		return yes(problem.ReasonNotTargeted, "spec.targets leaves this cluster out"), true
 	case e.clusters.local != nil && r.compiled.Targets(e.clusters.local) == where.Unknown:
 		_, v := r.compiled.ExplainTargets(e.clusters.local)
-		return no(ReasonTargetUnknown, v.String()+": all copies stay as they are"), true
+		return no(problem.ReasonTargetUnknown, v.String()+": all copies stay as they are"), true
 	case r.compiled.Paused():
-		return no(ReasonPaused, "spec.paused is set: all copies stay as they are"), true
+		return no(problem.ReasonPaused, "spec.paused is set: all copies stay as they are"), true
 	case r.guard.Stopped() && r.observes() == "":
-		return no(ReasonDeletionGuard, r.guard.Text(r.name, e.clusterNameLocked)), true
+		return no(problem.ReasonDeletionGuard, r.guard.Text(r.name, e.clusterNameLocked)), true
 	}
 	return metav1.Condition{}, false
 }
@@ -221,7 +221,7 @@ func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *t
 		if out.Message == "" {
 			out.Message = "not connected"
 		}
-		return out, &trouble{reason: ReasonSourceUnreachable, text: "cluster " + p.name() + ": " + out.Message}
+		return out, &trouble{reason: problem.ReasonSourceUnreachable, text: "cluster " + p.name() + ": " + out.Message}
 	}
 	for _, s := range r.scopes {
 		v := e.views.byPeer[p.ClusterID][s]
@@ -244,7 +244,7 @@ func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *t
 	}
 	if text := e.namespaces.TooManyLocked(r.name, p.ClusterID); text != "" {
 		out.Message = "cluster " + p.name() + ": " + text
-		return out, &trouble{reason: ReasonTooManyCopies, text: out.Message}
+		return out, &trouble{reason: problem.ReasonTooManyCopies, text: out.Message}
 	}
 	if r.guard.StoppedOf(p.ClusterID) && r.observes() == "" {
 		out.Message = "its copies stay as they are: too many would be deleted, and the deletion guard waits for a confirmation"
@@ -255,22 +255,22 @@ func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *t
 func (e *Engine) sourceTroubleLocked(cluster, peer string, s Scope, err error) trouble {
 	text := "cluster " + cluster + ": " + problem.OneLine(err.Error())
 	if errors.Is(err, bounds.ErrTooMuch) {
-		return trouble{reason: ReasonSourceTooLarge, text: text + "; its copies stay as they are; narrow what the rule matches, or raise the memory limit of the agent here"}
+		return trouble{reason: problem.ReasonSourceTooLarge, text: text + "; its copies stay as they are; narrow what the rule matches, or raise the memory limit of the agent here"}
 	}
 	switch e.errors().Class(err) {
 	case problem.Forbidden:
 		if text := e.lacksThereLocked(cluster, peer, s); text != "" {
-			return trouble{reason: ReasonSourcePermission, text: text}
+			return trouble{reason: problem.ReasonSourcePermission, text: text}
 		}
-		return trouble{reason: ReasonSourcePermission, text: fmt.Sprintf("cluster %s does not let this one get, list and watch %s in %s; %s",
+		return trouble{reason: problem.ReasonSourcePermission, text: fmt.Sprintf("cluster %s does not let this one get, list and watch %s in %s; %s",
 			cluster, s.GVK.GroupKind(), cmp.Or(s.Namespace, "all namespaces"), rights.Hint(s.GVK, "there", v1alpha1.LabelReaderAggregated))}
 	case problem.KindUnknown:
-		return trouble{reason: ReasonSourceKindUnknown, text: fmt.Sprintf("cluster %s does not serve %s; install its CRD there", cluster, s.GVK)}
+		return trouble{reason: problem.ReasonSourceKindUnknown, text: fmt.Sprintf("cluster %s does not serve %s; install its CRD there", cluster, s.GVK)}
 	case problem.Restored:
-		return trouble{reason: ReasonSourceRestored, text: fmt.Sprintf(
+		return trouble{reason: problem.ReasonSourceRestored, text: fmt.Sprintf(
 			"cluster %s went back in time, as after a restore; its copies stay as they are until this is run there: %s",
 			cluster, v1alpha1.CommandConfirmRestore)}
 	case problem.Unreachable, problem.Other:
 	}
-	return trouble{reason: ReasonSourceUnreachable, text: text + "; its copies stay as they are"}
+	return trouble{reason: problem.ReasonSourceUnreachable, text: text + "; its copies stay as they are"}
 }

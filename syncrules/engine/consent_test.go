@@ -144,7 +144,7 @@ func TestRefusedRuleYieldsToAnother(t *testing.T) {
 		w.peers[a].put(configMap("x", "2"))
 		w.settle()
 		w.wantValue(cm("x"), "2")
-		w.wantReady("own", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("own", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 

@@ -106,10 +106,10 @@
 // Source collects a list. Beyond it the watch is ended and tried again much later; meanwhile the view is not live, so its copies stay as they are,
 // and the rule says SourceTooLarge (limits.go). It is the same with watches that are too many (Bounds.Watches, places.go).
 //
-// Each object has its own pace and its own back-off (package pace). The copies of all clusters together are limited by nothing but the number of
+// Each object has its own pace and its own back-off (package pace). The writes for all clusters together are limited by nothing but the number of
 // workers, half of which are kept from what an API server is slow to take (package lanes); and what failed is tried again at a rate for all. What is
 // written because of one source cluster is bounded (package quota): what exceeds that waits for its turn, and then the newest content is written.
-// Deletions never wait.
+// Deletions never wait. How much all copies become is bounded, too (Bounds.Copies): one that has no room is a problem of that copy (TooManyCopies).
 //
 // # A restored API server
 //

@@ -72,7 +72,8 @@ type Options struct {
 	// force, watches, and memory, once all together want too much. Without it all get the same. It is called with locks of the engine
 	// held: it must not call the engine, nor wait for anybody.
 	Share func(total int, wants map[string]int) map[string]int
-	// Parent is who admitted a cluster, "" where nobody knows; rules have turns by that. Without it all get the same. It is called like Share.
+	// Parent is who admitted a cluster, "" where nobody knows; rules have turns by that, and copies room. Without it all get the same. It is
+	// called like Share.
 	Parent func(clusterID string) string
 	// Bounds are how much is held of other clusters.
 	bounds.Bounds
@@ -146,8 +147,9 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		o: o, hash: fingerprint.New(), supervisor: newSupervisor(), reporter: newReporter(), queue: newKeyQueue(o.Workers),
 		clusters: newClusters(), scoping: scoping{asking: map[schema.GroupVersionKind]chan struct{}{}}, rules: newRuleSet(),
-		views: newViewSet(&o), local: newLocals(o.Scopes), outcomes: newOutcomes(o.Quota),
+		views: newViewSet(&o), outcomes: newOutcomes(o.Quota),
 	}
+	e.local = newLocals(o.Scopes, quota.NewStock(o.Copies, quota.AccountOf(o.LocalClusterID), o.Parent, func() []string { return e.clusters.ids }))
 	e.rights = newReviewer(e)
 	w := e.wiring()
 	e.conflicts = newConflicts(w, e.hash)

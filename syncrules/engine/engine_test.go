@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 func TestCopyFollowsItsSource(t *testing.T) {
@@ -27,7 +28,7 @@ func TestCopyFollowsItsSource(t *testing.T) {
 		w.now()
 		w.wantValue(cm("x"), "2")
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		if r := w.report("r"); r.Matched != 1 || r.Synced != 1 || r.ObservedGeneration != 1 || len(r.Sources) != 2 {
 			t.Errorf("report %+v", r)
 		}
@@ -87,7 +88,7 @@ func TestUnwatchedCopyIsReadAgain(t *testing.T) {
 		w.settle()
 		w.wantValue(cm("x"), "1")
 		w.wantOwner(cm("x"), a, false)
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		updates := w.local.count("update")
 		time.Sleep(10 * time.Minute)
 		if n := w.local.count("update") - updates; n > 0 {
@@ -228,7 +229,7 @@ func TestUnreachableOwnerFreezes(t *testing.T) {
 		w.peers[a].remove(cm("x"))
 		w.settle()
 		w.wantValue(cm("x"), "1")
-		w.wantReady("r", metav1.ConditionFalse, ReasonSourceUnreachable)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonSourceUnreachable)
 		// What was last known of the owner's object restores its copy.
 		w.local.remove(cm("x"))
 		w.local.edit(cm("y"), func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, "tampered", "data", "v") })
@@ -245,7 +246,7 @@ func TestUnreachableOwnerFreezes(t *testing.T) {
 		w.settle()
 		w.wantGone(cm("x"))
 		w.wantValue(cm("y"), "1")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 
@@ -343,7 +344,7 @@ func TestBulk(t *testing.T) {
 			t.Errorf("requests %v, want %d creates alone", w.local.requests, n)
 		}
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		if r := w.report("r"); r.Matched != n || r.Synced != n {
 			t.Errorf("report %+v", r)
 		}

@@ -185,7 +185,7 @@ func (r *rule) fanOut() *fanout.Selector {
 func (e *Engine) namespacesConditionLocked(err error) metav1.Condition {
 	switch {
 	case err == nil:
-		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: ReasonStarting, Message: "the labels of the namespaces here are on their way"}
+		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: problem.ReasonStarting, Message: "the labels of the namespaces here are on their way"}
 	case e.errors().Class(err) == problem.Forbidden:
 		return no(problem.ReasonMissingPermission, "spec.targetNamespaces: "+rights.NamespacesText()+"; all copies stay where they are until then")
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // TestChaosOfNamespaces is TestChaos with a rule that copies into the namespaces that match, which come and go. In the end
@@ -37,7 +38,7 @@ func TestChaosOfNamespaces(t *testing.T) {
 				}
 				time.Sleep(2 * time.Minute)
 				w.settle()
-				if c := w.report("r").Conditions; c[0].Reason == ReasonDeletionGuard {
+				if c := w.report("r").Conditions; c[0].Reason == problem.ReasonDeletionGuard {
 					confirmed := spreading(testRule("r"))
 					confirmed.Annotations = map[string]string{syncrules.AnnotationConfirmDeletions: "100"}
 					w.setRule(confirmed)

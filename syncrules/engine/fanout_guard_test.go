@@ -68,7 +68,7 @@ func TestDeletionIsNoProofOnceTheSourceWasBack(t *testing.T) {
 		w.settle()
 		w.setRule(spreading(testRule("r")))
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 
 		w.peers[a].cut(errUnavailable())
 		w.settle()
@@ -77,7 +77,7 @@ func TestDeletionIsNoProofOnceTheSourceWasBack(t *testing.T) {
 		w.peers[a].cut(nil) // a list lacks it
 		w.settle()
 		w.wantSix()
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 	})
 }
 
@@ -85,7 +85,7 @@ func TestDeletionIsNoProofOnceTheSourceWasBack(t *testing.T) {
 func TestAnEditOfTheSourceDoesNotLiftTheGuard(t *testing.T) {
 	inSix(t, func(w *world) {
 		w.restart(func() { w.labelMany("n", 6, nil) })
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		before := w.decisions()
 		for i := range 20 {
 			w.setSource(fmt.Sprint("v", i))
@@ -95,7 +95,7 @@ func TestAnEditOfTheSourceDoesNotLiftTheGuard(t *testing.T) {
 			t.Errorf("%d decisions", n)
 		}
 		w.wantSix()
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 
 		w.e.mu.Lock()
 		w.e.supervisor.wake = make(chan struct{}, 1) // supervision is late
@@ -119,7 +119,7 @@ func TestAnEditOfTheSourceDoesNotLiftTheGuard(t *testing.T) {
 func TestAnEditOfTheSourceUsesUpNoConfirmation(t *testing.T) {
 	inSix(t, func(w *world) {
 		w.restart(func() { w.labelMany("n", 6, nil) })
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		w.local.unavailable(errUnavailable())
 		confirmed := spreading(testRule("r"))
 		confirmed.Annotations = map[string]string{syncrules.AnnotationConfirmDeletions: "6"}
@@ -150,7 +150,7 @@ func TestLabelsTakenAwayDuringAPauseAreProof(t *testing.T) {
 		w.setRule(spreading(testRule("r")))
 		w.settle()
 		w.wantCopies()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.checkIndexes()
 	})
 }
@@ -170,12 +170,12 @@ func TestCopiesAreKnownBeforeTheirNamespaces(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.settle()
 		w.wantSix()
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		w.labelMany("n", 5, pulls())
 		w.settle()
 		w.wantCopies("x", "x", "x", "x", "x")
 		w.wantGone(in("n05", "x"))
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.checkIndexes()
 	})
 }
@@ -198,7 +198,7 @@ func TestFanOutIsBoundedInBytes(t *testing.T) {
 	inSix(t, func(w *world) {
 		w.setSource(strings.Repeat("v", fanout.MaxBytes/6))
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonTooManyCopies)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonTooManyCopies)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "would make copies of 128 MiB, of 1 objects with 21845 KiB in 6 namespaces each") {
 			t.Errorf("message %q", m)
 		}
@@ -206,7 +206,7 @@ func TestFanOutIsBoundedInBytes(t *testing.T) {
 		w.setSource("2")
 		w.settle()
 		w.wantValue(in("n00", "x"), "2")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.checkIndexes()
 	})
 }

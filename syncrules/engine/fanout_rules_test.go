@@ -33,7 +33,7 @@ func TestFanOutObservesAndAdopts(t *testing.T) {
 		w.consent(in("n01", "x"), "r")
 		w.settle()
 		w.wantValue(in("n01", "x"), "1")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.labelMany("n", 2, nil)
 		w.settle()
 		w.wantGone(in("n00", "x"))

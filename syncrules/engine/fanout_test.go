@@ -83,7 +83,7 @@ func TestFanOutFollowsTheNamespaces(t *testing.T) {
 		w.wantValue(in("one", "x"), "1")
 		w.wantGone(in("two", "x"))
 		w.wantGone(cm("x")) // the namespace of the source is none of them
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 
 		w.label("two", pulls())
 		w.label("new", pulls())
@@ -170,7 +170,7 @@ func TestFanOutWithoutKnowledge(t *testing.T) {
 		w.settle()
 		w.wantGone(in("two", "x"))
 		w.wantValue(in("three", "x"), "2")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 
@@ -228,16 +228,16 @@ func TestGuardCountsNamespaces(t *testing.T) {
 		w.settle()
 		w.restart(func() { w.labelMany("n", 6, nil) })
 		w.wantCopies("x", "x", "x", "x", "x", "x")
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		w.peers[a].edit(cm("x"), func(o *unstructured.Unstructured) { o.Object["data"] = map[string]any{"v": "2"} })
 		w.settle() // that says nothing about namespaces
 		w.wantCopies("x", "x", "x", "x", "x", "x")
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		w.checkIndexes()
 		w.labelMany("n", 4, pulls()) // most are as they were
 		w.settle()
 		w.wantCopies("x", "x", "x", "x")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.checkIndexes()
 
 		w.local.cutNamespaces(errUnavailable())
@@ -245,7 +245,7 @@ func TestGuardCountsNamespaces(t *testing.T) {
 		w.labelMany("n", 4, nil)
 		w.local.cutNamespaces(nil)
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		r := spreading(testRule("r"))
 		r.Annotations = map[string]string{"local.cluster-registry.k8s.cisco.com/confirm-deletions": "4"}
 		w.setRule(r)
@@ -267,7 +267,7 @@ func TestGuardLiveCountsNamespaces(t *testing.T) {
 		if n := len(w.local.names("ConfigMap")); n < 1 {
 			t.Errorf("%d copies are left", n)
 		}
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 	})
 }
 
@@ -313,7 +313,7 @@ func TestFanOutIsBounded(t *testing.T) {
 		w.settle()
 		w.wantValue(in("n01", "y"), "1")
 		before := len(w.local.names("ConfigMap"))
-		w.wantReady("r", metav1.ConditionFalse, ReasonTooManyCopies)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonTooManyCopies)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "would make 10050 copies, of 201 objects in 50 namespaces") {
 			t.Errorf("message %q", m)
 		}
@@ -334,7 +334,7 @@ func TestFanOutOfAKindOutsideNamespaces(t *testing.T) {
 		r.Spec.GVK.Kind, r.Spec.Rules[0].Matches = "ClusterThing", nil
 		w.setRule(r)
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonInvalidRule)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonInvalidRule)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "spec.targetNamespaces") {
 			t.Errorf("message %q", m)
 		}

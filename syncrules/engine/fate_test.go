@@ -106,7 +106,7 @@ func TestUnknownFeaturesAreSaid(t *testing.T) {
 		r.Spec.ClusterFeatureMatches = []v1alpha1.ClusterFeatureMatch{{FeatureName: "f"}}
 		w.setRule(r)
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonNoSource)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonNoSource)
 		if text := w.condition("r", ConditionReady).Message; !strings.HasSuffix(text, "; the features of cluster "+a+" are not known") {
 			t.Errorf("it says %q", text)
 		}
@@ -126,7 +126,7 @@ func TestFeatures(t *testing.T) {
 		w.peers[a].put(configMap("x", "1"))
 		w.settle()
 		w.wantGone(cm("x"))
-		w.wantReady("r", metav1.ConditionTrue, ReasonNoSource)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonNoSource)
 		on := []*v1alpha1.ClusterFeature{{Spec: v1alpha1.ClusterFeatureSpec{FeatureName: "f"}}}
 		w.e.SetPeer(Peer{ClusterID: a, Source: w.peers[a], Features: on, FeaturesKnown: true})
 		w.now()
@@ -151,7 +151,7 @@ func TestTargets(t *testing.T) {
 		w.peers[a].put(configMap("x", "1"))
 		w.settle()
 		w.wantGone(cm("x"))
-		w.wantReady("r", metav1.ConditionTrue, ReasonNotTargeted)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonNotTargeted)
 		w.cluster = &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"tier": "core"}}}
 		w.e.ClusterChanged()
 		w.now()
@@ -184,7 +184,7 @@ func TestTargetUnknown(t *testing.T) {
 		w.settle()
 		w.wantValue(cm("x"), "1")
 		in()
-		w.wantReady("r", metav1.ConditionFalse, ReasonTargetUnknown)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonTargetUnknown)
 		w.peers[a].put(configMap("x", "2"))
 		w.peers[a].put(configMap("new", "1"))
 		w.settle()
@@ -194,7 +194,7 @@ func TestTargetUnknown(t *testing.T) {
 		w.wantValue(cm("x"), "2")
 		in("us")
 		w.wantGone(cm("x"))
-		w.wantReady("r", metav1.ConditionTrue, ReasonNotTargeted)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonNotTargeted)
 	})
 }
 
@@ -211,7 +211,7 @@ func TestPaused(t *testing.T) {
 		w.settle()
 		w.wantValue(cm("x"), "1")
 		w.wantGone(cm("new"))
-		w.wantReady("r", metav1.ConditionFalse, ReasonPaused)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonPaused)
 		w.peers[a].remove(cm("x"))
 		w.setRule(testRule("r"))
 		w.settle()
@@ -265,7 +265,7 @@ func TestTwoOrigins(t *testing.T) {
 		w.wantValue(cm("x"), "b2")
 		w.peers[a].put(configMap("x", "b2"))
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced) // equal content is no conflict
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced) // equal content is no conflict
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/fingerprint"
+	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 	"github.com/roster-mesh/roster/syncrules/engine/notify"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/verdict"
@@ -129,7 +130,7 @@ func (j *job) offers(w *weighed) (out []verdict.Offer) {
 }
 
 // superviseLocked watches what is in the way.
-func (c *conflicts) superviseLocked(kinds map[schema.GroupKind]*kind, start starter) {
+func (c *conflicts) superviseLocked(byAge []*rule, by inforce.Admissions, start starter) {
 	open, ofKind := 0, map[schema.GroupKind]int{}
 	for k, f := range c.objects {
 		ofKind[k.GroupKind]++
@@ -137,7 +138,7 @@ func (c *conflicts) superviseLocked(kinds map[schema.GroupKind]*kind, start star
 			open++
 		}
 	}
-	c.superviseWatchesLocked(kinds, ofKind, start)
+	c.superviseWatchesLocked(byAge, by, ofKind, start)
 	for k, f := range c.objects {
 		if open >= maxObjectWatches {
 			break
@@ -196,25 +197,28 @@ type conflictWatch struct {
 	stop   func()
 }
 
-// superviseWatchesLocked opens and closes conflictWatches.
-func (c *conflicts) superviseWatchesLocked(kinds map[schema.GroupKind]*kind, foreign map[schema.GroupKind]int, start starter) {
-	wanted := map[Scope][]*rule{}
-	for gk, k := range kinds {
-		if n := foreign[gk]; n > maxObjectWatches || n > maxObjectWatches/2 && c.watchedKind(gk) {
-			for _, r := range k.writers {
-				if r.moves || r.idle() {
-					continue // what moves does not belong where the rule selects
-				}
-				for _, s := range r.scopes {
-					wanted[s] = append(wanted[s], r)
-				}
-			}
+// superviseWatchesLocked opens and closes conflictWatches. Authors have their turns where there are too many.
+func (c *conflicts) superviseWatchesLocked(byAge []*rule, by inforce.Admissions, foreign map[schema.GroupKind]int, start starter) {
+	watched := map[schema.GroupKind]bool{}
+	for s := range c.watches {
+		watched[s.GVK.GroupKind()] = true
+	}
+	maps.DeleteFunc(foreign, func(gk schema.GroupKind, n int) bool {
+		return n <= maxObjectWatches/2 || n <= maxObjectWatches && !watched[gk]
+	})
+	wanted, needs := map[Scope][]*rule{}, []inforce.Rule{}
+	for _, r := range byAge {
+		if foreign[r.kind()] == 0 || r.compiled == nil || r.moves || r.idle() {
+			continue // what moves does not belong where the rule selects
+		}
+		needs = append(needs, inforce.Rule{Author: r.sharer(by.Root), Views: r.scopes})
+		for _, s := range r.scopes {
+			wanted[s] = append(wanted[s], r)
 		}
 	}
 	if len(wanted) > maxConflictWatches {
-		for _, s := range place.Sorted(maps.Keys(wanted))[maxConflictWatches:] {
-			delete(wanted, s)
-		}
+		opens := inforce.ChooseHere(needs, maxConflictWatches, by)
+		maps.DeleteFunc(wanted, func(s Scope, _ []*rule) bool { return !opens(s) })
 	}
 	for s, g := range c.watches {
 		if !slices.Equal(g.rules, wanted[s]) {
@@ -230,15 +234,6 @@ func (c *conflicts) superviseWatchesLocked(kinds map[schema.GroupKind]*kind, for
 		c.watches[s] = g
 		g.stop = c.watch(start, s.WithoutCopies(), g.keep, g)
 	}
-}
-
-func (c *conflicts) watchedKind(gk schema.GroupKind) bool {
-	for s := range c.watches {
-		if s.GVK.GroupKind() == gk {
-			return true
-		}
-	}
-	return false
 }
 
 // keep is called without mu: compiled may be taken away meanwhile, parsed stays.

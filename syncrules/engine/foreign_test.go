@@ -37,7 +37,7 @@ func TestSameObjectsEverywhere(t *testing.T) {
 		}
 		w.setRule(testRule("r"))
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		time.Sleep(10 * time.Minute)
 		reads := w.local.count("read")
 		if reads > n+n/4 {
@@ -57,7 +57,7 @@ func TestSameObjectsEverywhere(t *testing.T) {
 		if more := w.local.count("read") - reads; more > 4 {
 			t.Errorf("%d reads for one change at %d clusters", more, len(w.peers))
 		}
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.local.put(configMap("x8", "mine"))
 		w.settle()
 		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
@@ -78,11 +78,43 @@ func TestVerdictsAreOfOneRule(t *testing.T) {
 		w.peers[a].put(configMap("x", "1"))
 		w.setRule(testRule("r"))
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		r := testRule("r")
 		r.Spec.Rules[0].Mutations.Labels = &v1alpha1.LabelMutations{Add: map[string]string{"copied": "yes"}}
 		w.setRule(r)
 		w.settle()
 		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
+	})
+}
+
+// One member's rules about many namespaces, whose names come first, take from no other the watches of what is in the way of copies: what
+// goes away here is replaced by a copy at once.
+func TestManyNamespacesLeaveConflictWatches(t *testing.T) {
+	const n = 2 * maxObjectWatches
+	inWorld(t, func(w *world) {
+		namespaces := make([]string, maxConflictWatches+1)
+		for i := range namespaces {
+			namespaces[i] = fmt.Sprintf("a%03d", i)
+		}
+		w.setRule(by(a, 0, inNamespaces(testRule("wide-0"), namespaces[:maxConflictWatches]...)))
+		w.setRule(by(a, 1, inNamespaces(testRule("wide-1"), namespaces[maxConflictWatches:]...)))
+		w.setRule(by(b, 2, testRule("honest")))
+		for i := range n {
+			name := fmt.Sprint("x", i)
+			w.local.put(configMap(name, "mine"))
+			w.peers[b].put(configMap(name, "1"))
+		}
+		w.settle()
+		w.wantReady("honest", metav1.ConditionFalse, problem.ReasonConflict)
+		if got := len(w.e.conflicts.watches); got != maxConflictWatches {
+			t.Errorf("%d watches of what is in the way, want %d", got, maxConflictWatches)
+		}
+		for i := range n {
+			w.local.remove(cm(fmt.Sprint("x", i)))
+		}
+		w.now()
+		for i := range n {
+			w.wantValue(cm(fmt.Sprint("x", i)), "1")
+		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // setAside takes a copy out of the rules' hands, or gives it back.
@@ -32,7 +33,7 @@ func (w *world) setAside(name string, aside bool) {
 func (w *world) wantGuarded(copies int, would string) {
 	w.t.Helper()
 	w.settle()
-	w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+	w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 	if m := w.report("r").Conditions[0].Message; !strings.HasPrefix(m, would) {
 		w.t.Errorf("message %q, want %q", m, would)
 	}
@@ -46,7 +47,7 @@ func (w *world) wantOpen(copies int) {
 	w.t.Helper()
 	w.settle()
 	w.settle()
-	w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+	w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	if got := w.local.names("ConfigMap"); len(got) != copies {
 		w.t.Errorf("there are %q, want %d", got, copies)
 	}
@@ -160,7 +161,7 @@ func TestGuardForgetsAStop(t *testing.T) {
 			guarded(t, 0, inNamespaces(testRule("r"), "default"), func(w *world) {
 				end(w)
 				w.settle()
-				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+				w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 				w.setRule(inNamespaces(testRule("r"), "team"))
 				w.settle()
 				w.wantOpen(map[string]int{"one set aside": 1}[how])
@@ -314,7 +315,7 @@ func TestGuardWhenKeptCopiesAreGone(t *testing.T) {
 					w.settle()
 					w.checkIndexes()
 				}
-				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+				w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 			})
 		})
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // putMany makes so many objects at a peer, and loseAway takes so many away while nobody can see it.
@@ -79,7 +80,7 @@ func TestGuardCountsAllViewsTogether(t *testing.T) {
 		if n := len(w.local.names("ConfigMap")); n != 30 {
 			t.Errorf("%d copies, want all 30 to be guarded", n)
 		}
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		if m := w.report("r").Conditions[0].Message; !strings.HasPrefix(m, "30 of 30 copies would") {
 			t.Errorf("message %q", m)
 		}
@@ -113,7 +114,7 @@ func TestGuardOfOneCluster(t *testing.T) {
 		if n := len(w.local.names("ConfigMap")); n != 34 {
 			t.Fatalf("%d copies, want all 34", n)
 		}
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		m := w.report("r").Conditions[0].Message
 		if !strings.HasPrefix(m, "4 of 4 copies from cluster "+a+" would") || !strings.Contains(m, "=4 ") {
 			t.Errorf("message %q", m)
@@ -165,7 +166,7 @@ func TestGuardHoldsThroughAnOutage(t *testing.T) {
 		w.peers[a].cut(nil)
 		w.settle()
 		all("while half of what a has is known")
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		w.peers[a].openNamespace("team")
 		w.settle()
 		all("when all is known again")
@@ -179,7 +180,7 @@ func TestConfirmationHoldsThroughAnOutage(t *testing.T) {
 		w.putMany(a, "x", 100)
 		w.settle()
 		w.loseAway(a, "x", 100)
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		w.local.mu.Lock()
 		w.local.late = time.Second
 		w.local.mu.Unlock()
@@ -208,12 +209,12 @@ func TestGuardOpensWhenCopiesAreGone(t *testing.T) {
 		w.putMany(a, "x", 5)
 		w.settle()
 		w.loseAway(a, "x", 5)
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		w.local.remove(cm("x00"))
 		w.local.remove(cm("x01"))
 		w.settle()
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		if n := len(w.local.names("ConfigMap")); n != 0 {
 			t.Errorf("%d copies of 3 are left", n)
 		}
@@ -254,12 +255,12 @@ func TestGuardForgetsWhoIsNotAsked(t *testing.T) {
 		w.putMany(a, "x", 5)
 		w.settle()
 		w.loseAway(a, "x", 5)
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		peer.Features = nil
 		w.e.SetPeer(peer)
 		w.settle()
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonNoSource)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonNoSource)
 		w.wantOwner(cm("x00"), a, true)
 	})
 }
@@ -282,7 +283,7 @@ func TestGuardHoldsThroughEdits(t *testing.T) {
 		w.putMany(a, "x", 5)
 		w.settle()
 		w.loseAway(a, "x", 5)
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		all := func(when string) {
 			t.Helper()
 			w.settle()
@@ -294,14 +295,14 @@ func TestGuardHoldsThroughEdits(t *testing.T) {
 		w.now()
 		w.setRule(mutated(rule()))
 		all("an edit during an outage")
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		for i, r := range []*v1alpha1.ResourceSyncRule{rule("x00"), mutated(rule("x00")), rule("x00", "x01")} {
 			w.setRule(r)
 			all(fmt.Sprint("edit ", i))
 		}
 		w.peers[a].cut(nil)
 		all("its end")
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 	})
 }
 
@@ -357,7 +358,7 @@ func TestWatchEndsWithTheSuspicion(t *testing.T) {
 		w.kill()
 		edited := inNamespaces(testRule("r"), "team")
 		edited.Generation = 2
-		edited.Status.Conditions = []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonDeletionGuard}}
+		edited.Status.Conditions = []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: problem.ReasonDeletionGuard}}
 		w.rules["r"] = edited
 		w.peers[a].cut(errUnavailable())
 		w.start()

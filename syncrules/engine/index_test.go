@@ -17,6 +17,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // checkIndexes compares the indexes with what they index.
@@ -181,7 +182,7 @@ func TestEventBeforeTheAnswer(t *testing.T) {
 		w.local.remove(k)
 		w.settle()
 		w.wantValue(k, "5")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/bounds"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // A source that has too much is not taken in, whether it says so in a list or bit by bit; its copies stay, and
@@ -50,7 +51,7 @@ func TestTooMuchOfOnePeer(t *testing.T) {
 				grow(w)
 				w.peers[a].remove(cm("z"))
 				w.settle()
-				w.wantReady("r", metav1.ConditionFalse, ReasonSourceTooLarge)
+				w.wantReady("r", metav1.ConditionFalse, problem.ReasonSourceTooLarge)
 				if got := len(w.local.names("ConfigMap")); got > 11 {
 					t.Errorf("%d copies were made of at most 10 objects", got-1)
 				}
@@ -68,7 +69,7 @@ func TestTooMuchOfOnePeer(t *testing.T) {
 				w.shrink(w.peers[a], "x")
 				time.Sleep(10 * time.Minute)
 				w.settle()
-				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+				w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 				w.wantGone(cm("z"))
 				w.checkIndexes()
 			})
@@ -92,7 +93,7 @@ func TestTooMuchInAllOfOnePeer(t *testing.T) {
 		}
 		w.settle()
 		w.wantHeld(a, 12, 1<<20)
-		if c, d := w.report("default").Conditions[0].Reason, w.report("team").Conditions[0].Reason; c != ReasonSourceTooLarge && d != ReasonSourceTooLarge {
+		if c, d := w.report("default").Conditions[0].Reason, w.report("team").Conditions[0].Reason; c != problem.ReasonSourceTooLarge && d != problem.ReasonSourceTooLarge {
 			t.Errorf("the rules report %s and %s", c, d)
 		}
 		w.checkIndexes()
@@ -105,7 +106,7 @@ func TestTooMuchInAllOfAllPeers(t *testing.T) {
 	for what, inList := range map[string]bool{"in a list": true, "live": false} {
 		t.Run(what, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				const most = 64 << 10
+				const most = 171 << 10
 				w.kill()
 				w.options = func(o *Options) { o.All = most }
 				w.start()
@@ -115,15 +116,15 @@ func TestTooMuchInAllOfAllPeers(t *testing.T) {
 						w.peers[peer].put(configMap(fmt.Sprint(name, i), strings.Repeat("v", size)))
 					}
 				}
-				put(a, "some-", 30, 800)
+				put(a, "some-", 30, 950)
 				w.settle()
 				if inList {
 					w.peers[a].cut(errUnavailable())
 				}
-				put(a, "more-", 40, 800)
+				put(a, "more-", 30, 950)
 				w.peers[a].cut(nil)
 				w.settle()
-				w.wantReady("r", metav1.ConditionFalse, ReasonSourceTooLarge)
+				w.wantReady("r", metav1.ConditionFalse, problem.ReasonSourceTooLarge)
 				if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "of all clusters together") || !strings.Contains(m, "agentctl members --tree") {
 					t.Errorf("it says %q", m)
 				}
@@ -131,9 +132,9 @@ func TestTooMuchInAllOfAllPeers(t *testing.T) {
 				if n := held(); n[0] > most || n[0] < most/2 {
 					t.Errorf("%v bytes are held of at most %d", n, most)
 				}
-				put(b, "good-", 12, 1500)
+				put(b, "good-", 12, 4870)
 				w.settle()
-				w.wantValue(cm("good-11"), strings.Repeat("v", 1500))
+				w.wantValue(cm("good-11"), strings.Repeat("v", 4870))
 				w.peers[a].remove(cm("some-1"))
 				w.settle()
 				w.wantOwner(cm("some-0"), a, false)
@@ -149,11 +150,11 @@ func TestTooMuchInAllOfAllPeers(t *testing.T) {
 				w.wantValue(cm("good-0"), "v")
 				w.checkIndexes()
 				put(a, "some-", 30, 1)
-				put(a, "more-", 40, 1)
+				put(a, "more-", 30, 1)
 				w.peers[a].remove(cm("some-1"))
 				time.Sleep(20 * time.Minute)
 				w.settle()
-				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+				w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 				w.wantGone(cm("some-1"))
 				w.wantValue(cm("some-0"), "v")
 				w.checkIndexes()
@@ -172,7 +173,7 @@ func TestListedAgainAtTheLimit(t *testing.T) {
 		}
 		for range 5 {
 			w.settle()
-			w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+			w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 			w.peers[a].cut(errUnavailable())
 			w.settle()
 			w.peers[a].cut(nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
 // unseenFor is how long an answer to a write is believed although the list of copies does not have it.
@@ -26,8 +27,8 @@ type locals struct {
 }
 
 // newLocals has the watches of an earlier run.
-func newLocals(scopes []Scope) locals {
-	out := locals{copies: copies.NewIndex(), watches: map[Scope]*localWatch{}}
+func newLocals(scopes []Scope, stock *quota.Stock) locals {
+	out := locals{copies: copies.NewIndex(stock), watches: map[Scope]*localWatch{}}
 	for _, s := range scopes {
 		out.watches[s] = &localWatch{scope: s, earlier: true}
 	}

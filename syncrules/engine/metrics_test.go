@@ -65,7 +65,7 @@ func TestPausedRulesAreTold(t *testing.T) {
 	told := func(status metav1.ConditionStatus, reason string) tally.Sender {
 		return tally.Sender{Last: &RuleReport{Conditions: []metav1.Condition{{Type: ConditionReady, Status: status, Reason: reason}}}}
 	}
-	ready, broken, paused := told(metav1.ConditionTrue, ReasonSynced), told(metav1.ConditionFalse, problem.ReasonConflict), told(metav1.ConditionFalse, ReasonPaused)
+	ready, broken, paused := told(metav1.ConditionTrue, problem.ReasonSynced), told(metav1.ConditionFalse, problem.ReasonConflict), told(metav1.ConditionFalse, problem.ReasonPaused)
 	for what, tc := range map[string]struct {
 		senders       []tally.Sender
 		ready, paused float64

@@ -42,7 +42,7 @@ func TestSeveralSourcesForOnePlace(t *testing.T) {
 		w.peers[a].remove(cm("a"))
 		w.settle()
 		w.wantValue(cm("one"), "y2")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.peers[a].remove(cm("y"))
 		w.settle()
 		w.wantCopies()
@@ -157,7 +157,7 @@ func TestRenamingRuleBreaks(t *testing.T) {
 		bad.Spec.Rules[0].Matches = []v1alpha1.SyncRuleMatch{{}}
 		w.setRule(bad)
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonInvalidRule)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonInvalidRule)
 		w.wantOwner(thing("Thing", "default", "x"), a, false)
 		w.e.DeleteRule("r")
 		w.settle()

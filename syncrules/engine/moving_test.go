@@ -67,7 +67,7 @@ func TestRenamedCopyFollowsItsSource(t *testing.T) {
 		}
 		w.settle()
 		w.wantCopies("copy-of-"+long, "copy-of-x", "copy-of-y")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.peers[a].put(configMap("x", "2"))
 		w.local.edit(cm("copy-of-y"), func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, "t", "data", "v") })
 		w.local.remove(cm("copy-of-" + long))
@@ -155,7 +155,7 @@ func TestKindOutsideNamespaces(t *testing.T) {
 		w.peers[a].put(configMap("x", "1"))
 		w.settle()
 		w.wantValue(thing("ClusterThing", "", "x"), "1")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.restart(func() { w.peers[a].remove(cm("x")) })
 		w.wantGone(thing("ClusterThing", "", "x"))
 	})
@@ -171,7 +171,7 @@ func TestNamespacesAloneOfAKindOutsideThem(t *testing.T) {
 		w.peers[a].put(labelled(obj, "l", "v"))
 		w.setRule(r)
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonInvalidRule)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonInvalidRule)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "spec.rules[0].match[0]") {
 			t.Errorf("message %q does not name the field", m)
 		}
@@ -181,7 +181,7 @@ func TestNamespacesAloneOfAKindOutsideThem(t *testing.T) {
 		r.Spec.Rules[0].Matches[0].Namespaces = []string{"default", "team"}
 		w.setRule(r)
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.wantOwner(serverKey(obj), a, false)
 		if w.peers[a].open() != 1 || w.local.open() != 1 {
 			t.Errorf("%d watches at the source, %d here: the kind has one scope", w.peers[a].open(), w.local.open())
@@ -216,7 +216,7 @@ func TestSourceMovesItsCopy(t *testing.T) {
 		w.peers[a].put(labelled(configMap("x", "2"), "as", "one"))
 		w.settle()
 		w.wantCopies("one", "other")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		kept := moving(testRule("r"), "name", "{{ .Object.Labels.as }}")
 		kept.Spec.DeletionPolicy = v1alpha1.DeletionOrphan
 		w.setRule(kept)
@@ -320,7 +320,7 @@ func TestForeignObjectWhereACopyBelongs(t *testing.T) {
 			w.local.remove(cm(fmt.Sprintf("copy-of-x%02d", i)))
 			w.settle()
 		}
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.checkIndexes()
 	})
 }
@@ -337,10 +337,10 @@ func TestGuardOfMovedCopies(t *testing.T) {
 				w.peers[a].remove(cm(fmt.Sprint("x", i)))
 			}
 		})
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		w.peers[a].put(configMap("x3", "1")) // one is back
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		if got := w.local.names("Thing"); fmt.Sprint(got) != "[copy-of-x3]" {
 			t.Errorf("%v are left", got)
 		}
@@ -401,13 +401,13 @@ func TestKindThatArrives(t *testing.T) {
 				w.setRule(rule)
 				w.settle()
 				w.wantGone(k)
-				w.wantReady("r", metav1.ConditionFalse, map[string]string{"here": problem.ReasonKindUnknown, "there": ReasonSourceKindUnknown}[missing])
+				w.wantReady("r", metav1.ConditionFalse, map[string]string{"here": problem.ReasonKindUnknown, "there": problem.ReasonSourceKindUnknown}[missing])
 				time.Sleep(time.Hour)
 				s.serve(k.Kind)
 				w.now()
 				w.wantValue(k, "1")
 				w.settle()
-				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+				w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 			})
 		})
 	}

@@ -150,7 +150,7 @@ func TestNamespacesOfARuleAreBounded(t *testing.T) {
 		}
 		w.settle()
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.kill()
 		w.start()
 		for i := range 20 {

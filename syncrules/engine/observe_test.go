@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 func observing(r *v1alpha1.ResourceSyncRule) *v1alpha1.ResourceSyncRule {
@@ -65,7 +66,7 @@ func TestObserveANewRule(t *testing.T) {
 			w.local.put(configMap("y", "1"))
 			w.setRule(observing(testRule("r")))
 		})
-		w.wantReady("r", metav1.ConditionTrue, ReasonObserving)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonObserving)
 		w.wantDrift("r", 2, 1, 1, metav1.ConditionTrue, "Missing", cm("x").String()+" is missing")
 
 		w.unwritten(func() { w.local.put(configMap("x", "1")) })
@@ -85,7 +86,7 @@ func TestObserveANewRule(t *testing.T) {
 		w.setRule(testRule("r"))
 		w.settle()
 		w.wantValue(cm("x"), "1")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		if r := w.report("r"); r.Drifted != 0 || r.Matched != 2 || r.Synced != 2 || len(r.Conditions) != 1 {
 			t.Errorf("the rule that writes again reports %+v", r)
 		}
@@ -117,7 +118,7 @@ func TestObserveAfterCopying(t *testing.T) {
 			w.peers[a].put(configMap("missing", "1"))
 		})
 		drifted()
-		w.wantReady("r", metav1.ConditionTrue, ReasonObserving)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonObserving)
 		w.unwritten(func() { w.restart(func() {}) })
 		drifted()
 
@@ -133,7 +134,7 @@ func TestObserveAfterCopying(t *testing.T) {
 		w.settle()
 		w.wantCopies("differs", "missing", "same")
 		w.wantValue(cm("differs"), "2")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 
@@ -148,7 +149,7 @@ func TestObserveBesideAnother(t *testing.T) {
 		w.peers[a].put(configMap("y", "1"))
 		w.settle()
 		w.wantCopies("x", "y")
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.wantDrift("z", 1, 0, 1, metav1.ConditionTrue, "Differs", cm("x").String()+" differs")
 		if r := w.report("r"); r.Matched != 2 || r.Synced != 2 || r.Drifted != 0 {
 			t.Errorf("the rule that writes reports %+v", r)
@@ -161,7 +162,7 @@ func TestObserveBesideAnother(t *testing.T) {
 		write := labels.DeepCopy()
 		w.setRule(write)
 		w.settle()
-		w.wantReady("z", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("z", metav1.ConditionTrue, problem.ReasonSynced)
 		w.unwritten(func() {
 			w.setRule(observing(labels))
 			w.peers[a].edit(cm("x"), func(o *unstructured.Unstructured) { o.Object["data"] = map[string]any{"v": "3"} })
@@ -207,12 +208,12 @@ func TestObserveAndGuard(t *testing.T) {
 				}
 			})
 		})
-		w.wantReady("r", metav1.ConditionTrue, ReasonObserving)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonObserving)
 		if r := w.report("r"); r.Drifted != 5 {
 			t.Errorf("drifted %d", r.Drifted)
 		}
 		w.unwritten(func() { w.setRule(testRule("r")) })
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 	})
 }
 

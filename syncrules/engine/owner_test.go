@@ -60,7 +60,7 @@ func TestTamperedCopyOfAnOwnerThatIsNotKnown(t *testing.T) {
 			w.local.edit(cm("x"), tamper)
 		})
 		w.wantValue(cm("x"), "tampered")
-		w.wantReady("r", metav1.ConditionFalse, ReasonSourceUnreachable)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonSourceUnreachable)
 		w.peers[a].cut(nil)
 		w.settle()
 		w.wantValue(cm("x"), "1")

@@ -30,7 +30,7 @@ func (e *Engine) settlePlacesLocked(byAge []*rule) {
 			r.placed = false
 			e.setExcessLocked(r, inforce.None)
 		case !rests:
-			asked, rules = append(asked, r), append(rules, inforce.Rule{Author: e.sharerLocked(r), Views: r.scopes, Here: r.targets})
+			asked, rules = append(asked, r), append(rules, inforce.Rule{Author: r.sharer(e.o.LocalClusterID), Views: r.scopes, Here: r.targets})
 		case !r.placed:
 			e.setExcessLocked(r, inforce.Undecided)
 		}
@@ -84,7 +84,7 @@ func (e *Engine) chooseViewsLocked() (others map[string]bool) {
 	needs, from := []inforce.Rule{}, inforce.Sources{}
 	for _, r := range e.rules.byAge {
 		if r.compiled != nil && !r.idle() && r.compiled.Targets(e.clusters.local) == where.Yes && (!r.moves || e.fittedLocked(r)) {
-			n := inforce.Rule{Author: e.sharerLocked(r), Views: r.scopes, Asks: fmt.Sprint(r.reads, r.spec.ClusterFeatureMatches)} // see from.Reads
+			n := inforce.Rule{Author: r.sharer(e.o.LocalClusterID), Views: r.scopes, Asks: fmt.Sprint(r.reads, r.spec.ClusterFeatureMatches)} // see from.Reads
 			rules, needs = append(rules, r), append(needs, n)
 		}
 	}
@@ -117,9 +117,9 @@ func (e *Engine) mayHaveViewsLocked(p *peer) bool {
 	return p.Source != nil || len(e.views.byPeer[p.ClusterID]) > 0
 }
 
-// sharerLocked is the author of a rule, "" for this cluster.
-func (e *Engine) sharerLocked(r *rule) string {
-	if r.author == e.o.LocalClusterID {
+// sharer is the author of a rule, "" for the cluster that is here.
+func (r *rule) sharer(here string) string {
+	if r.author == here {
 		return ""
 	}
 	return r.author

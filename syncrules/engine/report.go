@@ -15,11 +15,9 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
-	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/metrics"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
-	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
 const (
@@ -35,30 +33,6 @@ const (
 	ConditionOrphans = "Orphans"
 	// ConditionDrifted is there for rules that only look, and says whether something is not as they would have it.
 	ConditionDrifted = "Drifted"
-)
-
-// Reasons of the condition Ready beside those of single copies, which package problem has.
-const (
-	ReasonSynced            = "Synced"
-	ReasonObserving         = "Observing"
-	ReasonNotTargeted       = "NotTargeted"
-	ReasonTargetUnknown     = "TargetUnknown"
-	ReasonNoSource          = "NoSource"
-	ReasonStarting          = "Starting"
-	ReasonProgressing       = "Progressing"
-	ReasonSlowed            = "Slowed"
-	ReasonInvalidRule       = "InvalidRule"
-	ReasonNotUnderstood     = skew.Reason
-	ReasonVersionConflict   = "VersionConflict"
-	ReasonTooManyRules      = "TooManyRules"
-	ReasonTooManyCopies     = "TooManyCopies"
-	ReasonPaused            = "Paused"
-	ReasonDeletionGuard     = guard.Reason
-	ReasonSourceUnreachable = "SourceUnreachable"
-	ReasonSourcePermission  = "SourceMissingPermission"
-	ReasonSourceKindUnknown = "SourceKindUnknown"
-	ReasonSourceTooLarge    = "SourceTooLarge"
-	ReasonSourceRestored    = "SourceRestored"
 )
 
 // RuleReport is what became of a rule here. LastTransitionTime of the conditions is left to who writes them and
@@ -196,7 +170,7 @@ func (e *Engine) statusLocked(r *rule, sources []v1alpha1.SourceStatus, troubles
 		out.Conditions = append(out.Conditions, c)
 	}
 	ready := e.readyConditionLocked(r, len(sources), troubles)
-	if ready.Reason == ReasonNoSource || ready.Reason == ReasonSynced {
+	if ready.Reason == problem.ReasonNoSource || ready.Reason == problem.ReasonSynced {
 		ready.Message += unclear
 	}
 	add(ConditionReady, ready)
@@ -226,7 +200,7 @@ func (e *Engine) ruleSums() map[string]metrics.RuleSum {
 			case c == nil:
 			case c.Status == metav1.ConditionTrue:
 				sum.Ready++
-			case c.Reason == ReasonPaused:
+			case c.Reason == problem.ReasonPaused:
 				sum.Paused++
 			}
 		}

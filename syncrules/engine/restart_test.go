@@ -13,6 +13,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 func TestRestart(t *testing.T) {
@@ -62,7 +63,7 @@ func TestRestartKnowsNothingYet(t *testing.T) {
 		w.peers[a].cut(nil)
 		w.settle()
 		w.wantOwner(cm("x"), a, false)
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 
@@ -157,7 +158,7 @@ func TestGuard(t *testing.T) {
 		if n := len(w.local.names("ConfigMap")); n != 30 {
 			t.Fatalf("%d copies, want all 30 to be guarded", n)
 		}
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		w.peers[a].put(configMap("x00", "1"))
 		w.peers[a].put(configMap("x01", "1")) // 19 of 30: fewer than the guard asks for
 		w.settle()
@@ -251,7 +252,7 @@ func TestConfirmationCountsOnce(t *testing.T) {
 					t.Fatalf("%d copies after the confirmation", n)
 				}
 				lose()
-				w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+				w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 				if n, m := left(), w.report("r").Conditions[0].Message; n != 4 || !strings.Contains(m, "--deletions=5 ") {
 					t.Fatalf("%d copies of a later batch, %q", n, m)
 				}
@@ -260,7 +261,7 @@ func TestConfirmationCountsOnce(t *testing.T) {
 					t.Fatalf("%d copies after the second confirmation", n)
 				}
 				lose()
-				w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+				w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 				// Taken away, it may be given again.
 				r := w.rules["r"].DeepCopy()
 				r.Annotations = nil

@@ -167,7 +167,7 @@ func (e *Engine) resultOfLocked(j *job, out outcome) *tally.Result {
 	case out.decision.Action == syncrules.Conflict || len(out.decision.Rivals) > 0, len(j.surplus) > 0:
 		r.Conflict, r.Reason, r.Text = true, problem.ReasonConflict, e.conflictTextLocked(j, out.decision)
 	case out.waits:
-		r.Reason, r.Text = ReasonSlowed, problem.OneLine(e.waitsTextLocked(j.key, out.decision.Owner))
+		r.Reason, r.Text = problem.ReasonSlowed, problem.OneLine(e.waitsTextLocked(j.key, out.decision.Owner))
 	case out.dropped != "":
 		r.Reason, r.Text = problem.ReasonSchemaMismatch, problem.OneLine(j.key.String()+": the API server here does not know "+out.dropped+", and left it out")
 	}

@@ -42,7 +42,7 @@ func TestWhatGoesOnFailingIsToldOnce(t *testing.T) {
 		w.local.admits(nil)
 		time.Sleep(time.Minute)
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		if r := w.report("r"); r.Failed != 0 || r.Synced != 5 || len(r.LastErrors) != 0 {
 			t.Errorf("report %+v", r)
 		}

@@ -79,10 +79,10 @@ func TestARefusedNamespaceIsThatOfItsRule(t *testing.T) {
 		w.settle()
 		w.wantValue(serverKey(obj), "1")
 		w.wantReady("refused", metav1.ConditionFalse, problem.ReasonMissingPermission)
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		w.e.DeleteRule("refused")
 		w.restart(func() {})
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 
@@ -102,7 +102,7 @@ func TestALackConcernsTheRulesOfItsNamespaces(t *testing.T) {
 		w.setRule(r)
 		w.settle()
 		w.wantReady("lacking", metav1.ConditionFalse, problem.ReasonMissingPermission)
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 
@@ -131,7 +131,7 @@ func TestMissingRightsAreNamedBeforehand(t *testing.T) {
 		r.set("/ConfigMap")
 		time.Sleep(rights.MaxInterval)
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		n := r.count("/ConfigMap")
 		time.Sleep(time.Hour)
 		if more := r.count("/ConfigMap") - n; more != 0 {
@@ -169,7 +169,7 @@ func TestReviewsOfRefusedWritesBackOff(t *testing.T) {
 		r.set("/ConfigMap")
 		time.Sleep(rights.MaxInterval)
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 
@@ -180,7 +180,7 @@ func TestMissingRightsAtAPeer(t *testing.T) {
 		w.setRule(testRule("r"))
 		w.settle()
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonSourcePermission)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonSourcePermission)
 		m := w.report("r").Conditions[0].Message
 		for _, want := range []string{"does not let this one list, watch configmaps", "roster-read-configmaps", "reader-aggregated", "verbs: [get, list, watch]"} {
 			if !strings.Contains(m, want) {
@@ -192,7 +192,7 @@ func TestMissingRightsAtAPeer(t *testing.T) {
 		}
 		w.peers[a].cut(nil)
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		time.Sleep(time.Hour)
 		n := r.count(a + "/ConfigMap")
 		time.Sleep(time.Hour)
@@ -219,7 +219,7 @@ func TestMissingRightsToSecrets(t *testing.T) {
 			"one": "does not let this one list, watch secrets in namespace default; grant it there with: kubectl apply -f - <<< '{apiVersion: v1, kind: List, items: [{apiVersion: rbac.authorization.k8s.io/v1, kind: Role,",
 			"all": "does not let this one list, watch secrets; name namespaces in the rule",
 		} {
-			w.wantReady(name, metav1.ConditionFalse, ReasonSourcePermission)
+			w.wantReady(name, metav1.ConditionFalse, problem.ReasonSourcePermission)
 			if m := w.report(name).Conditions[0].Message; !strings.Contains(m, want) || strings.Contains(m, "reader-aggregated") {
 				t.Errorf("rule %s says %q", name, m)
 			}

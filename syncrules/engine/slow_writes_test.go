@@ -13,6 +13,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/pace"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 func secret(name, value string) *unstructured.Unstructured {
@@ -55,7 +56,7 @@ func TestSlowWritesHoldUpNoOthers(t *testing.T) {
 		if n := len(w.local.names("ConfigMap")); n != 500 {
 			t.Errorf("%d copies of 500", n)
 		}
-		w.wantReady("maps", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("maps", metav1.ConditionTrue, problem.ReasonSynced)
 		if !w.e.queue.lanes.Empty() {
 			t.Errorf("lanes keep %+v", w.e.queue.lanes)
 		}

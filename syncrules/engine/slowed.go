@@ -7,17 +7,26 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
+	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
-// gatherQuotaLocked notes the clusters of whose objects no more may be written now (package quota). All workers may ask
+// gatherQuotaLocked notes the clusters of whose objects no more may be written now (package quota), and what room their copies have. All workers may ask
 // before the first of them has written: the quota is overdrawn then by what they write.
 func (e *Engine) gatherQuotaLocked(j *job) {
 	now := time.Now()
 	for i := range j.claims {
 		c := &j.claims[i]
-		if c.Standing == syncrules.Offered && !e.outcomes.quota.May(quota.AccountOf(c.Origin), j.key, now) {
+		if c.Standing != syncrules.Offered {
+			continue
+		}
+		c.room = e.local.copies.Room(c.Origin, now)
+		if !e.outcomes.quota.May(quota.AccountOf(c.Origin), j.key, now) {
 			j.waiting = append(j.waiting, c.Origin)
 		}
 	}
@@ -26,6 +35,23 @@ func (e *Engine) gatherQuotaLocked(j *job) {
 
 // mustWait says that no more may be written of the owner's objects now.
 func (j *job) mustWait(owner string) bool { return slices.Contains(j.waiting, owner) }
+
+// fits says whether there is room for a copy of so many bytes; one that becomes no larger always has it.
+func (j *job) fits(owner string, bytes int64, local *unstructured.Unstructured) bool {
+	more := copies.Weight(bytes)
+	if j.local != nil && j.local.Owner == owner {
+		more = bytes - packed.SizeOf(local.Object)
+	}
+	i := slices.IndexFunc(j.claims, func(c claim) bool { return c.Origin == owner })
+	return more <= 0 || i < 0 || more <= j.claims[i].room
+}
+
+// noRoom is the problem of a copy that does not fit.
+func (e *Engine) noRoom(k Key, owner string) *problem.Problem {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.errors().Problem(e.o.NoRoom(e.clusterNameLocked(owner)), k, false)
+}
 
 // settleQuotaLocked charges what was written, or lets the key wait for its turn. A write that failed costs nothing: each key
 // has its own back-off for that. The job is nil where nothing was decided.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
@@ -74,7 +75,7 @@ func TestFloodOfOneSource(t *testing.T) {
 			}
 		}
 		within("while it lasts")
-		w.wantReady("r", metav1.ConditionFalse, ReasonSlowed)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonSlowed)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "because of cluster "+a) {
 			t.Errorf("the rule says %q", m)
 		}
@@ -87,7 +88,7 @@ func TestFloodOfOneSource(t *testing.T) {
 		for i := 1; i < objects; i++ {
 			w.wantValue(cm(name(i)), "199")
 		}
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		within("in the end")
 		if w.e.outcomes.quota.Waiting() != 0 || writes[b] < 100 {
 			t.Errorf("%d wait; the other cluster has %v writes", w.e.outcomes.quota.Waiting(), writes[b])
@@ -120,7 +121,7 @@ func TestFloodOfSmallObjects(t *testing.T) {
 		if n := len(w.local.names("ConfigMap")); n != objects+1 {
 			t.Errorf("%d copies of %d", n, objects+1)
 		}
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // A rule that changes all the time is reported every two seconds, and less often if it has many sources: each has a place in its status.
@@ -55,10 +56,10 @@ func TestStatusListsFewThatAreAway(t *testing.T) {
 		if len(got.Sources) != v1alpha1.MaxAwaySources+watched || watched != 2 {
 			t.Errorf("%d sources are listed, %d of them watched", len(got.Sources), watched)
 		}
-		w.wantReady("r", metav1.ConditionFalse, ReasonSourceUnreachable)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonSourceUnreachable)
 		w.peers[a].cut(fmt.Errorf("%w: no", ErrForbidden))
 		time.Sleep(time.Minute)
-		w.wantReady("r", metav1.ConditionFalse, ReasonSourcePermission) // which the others do not hide
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonSourcePermission) // which the others do not hide
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/inforce"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
@@ -219,7 +220,7 @@ func TestGuardOfLiveDeletions(t *testing.T) {
 			t.Errorf("%d copies are left of 29: more than the guard lets go", n)
 		}
 		time.Sleep(time.Hour)
-		w.wantReady("r", metav1.ConditionFalse, ReasonDeletionGuard)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonDeletionGuard)
 		m := w.report("r").Conditions[0].Message
 		if want := "agentctl guard confirm r --deletions=25 "; !strings.Contains(m, want) {
 			t.Errorf("message %q lacks %q", m, want)
@@ -231,7 +232,7 @@ func TestGuardOfLiveDeletions(t *testing.T) {
 		if n := len(w.local.names("ConfigMap")); n != 4 {
 			t.Errorf("%d copies after the confirmation, want 4", n)
 		}
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 

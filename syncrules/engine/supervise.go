@@ -53,7 +53,7 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 	e.superviseScopingLocked(start)
 	scopes, changed := e.superviseLocalsLocked(start)
 	e.superviseViewsLocked(start)
-	e.conflicts.superviseLocked(e.rules.kinds, start)
+	e.conflicts.superviseLocked(e.rules.byAge, e.admissions(), start)
 	e.namespaces.SuperviseLocked(func(s Scope, sink Sink) func() { return e.conflicts.watch(start, s, nil, sink) }, e.createsNamespacesLocked(), e.selectsNamespacesLocked())
 	e.superviseReviewsLocked()
 	e.judgeStaleLocked()

@@ -57,7 +57,7 @@ func TestStatusIsSynced(t *testing.T) {
 				if n := w.local.count("update"); n != 0 {
 					t.Errorf("%d updates of a copy whose status alone changed", n)
 				}
-				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+				w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 				writes := w.local.count("status")
 				time.Sleep(time.Hour)
 				if n := w.local.count("status"); n != writes {

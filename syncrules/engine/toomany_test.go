@@ -14,6 +14,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/inforce"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // by makes a rule one of another cluster, that came here after so many seconds.
@@ -36,11 +37,11 @@ func TestTooManyRules(t *testing.T) {
 		}
 		w.setRule(by(b, 2000, testRule("honest", "honest")))
 		w.settle()
-		w.wantReady("young", metav1.ConditionFalse, ReasonTooManyRules)
+		w.wantReady("young", metav1.ConditionFalse, problem.ReasonTooManyRules)
 		if m := w.report("young").Conditions[0].Message; !strings.Contains(m, "256 rules of cluster "+a) || !strings.Contains(m, "older rules come first") {
 			t.Errorf("it says %q", m)
 		}
-		w.wantReady("old-255", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("old-255", metav1.ConditionTrue, problem.ReasonSynced)
 		w.peers[a].put(configMap("young", "2"))
 		w.peers[a].put(configMap("honest", "1"))
 		w.settle()
@@ -51,14 +52,14 @@ func TestTooManyRules(t *testing.T) {
 		w.wantOwner(cm("young"), a, false)
 		w.kill()
 		w.start() // nothing else is decided after a restart
-		w.wantReady("young", metav1.ConditionFalse, ReasonTooManyRules)
+		w.wantReady("young", metav1.ConditionFalse, problem.ReasonTooManyRules)
 		w.wantOwner(cm("young"), a, false)
 		w.peers[a].put(configMap("young", "3"))
 		delete(w.rules, "old-000")
 		w.e.DeleteRule("old-000")
 		w.settle()
 		w.wantValue(cm("young"), "3")
-		w.wantReady("young", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("young", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 
@@ -87,7 +88,7 @@ func TestTooManyWatches(t *testing.T) {
 		if n := w.local.open(); n > most+2 { // namespaces, and objects in the way
 			t.Errorf("%d watches are open here", n)
 		}
-		w.wantReady("wide-08", metav1.ConditionFalse, ReasonTooManyRules)
+		w.wantReady("wide-08", metav1.ConditionFalse, problem.ReasonTooManyRules)
 		if m := w.report("wide-08").Conditions[0].Message; !strings.Contains(m, "2048 watches") {
 			t.Errorf("it says %q", m)
 		}
@@ -100,11 +101,11 @@ func TestTooManyWatches(t *testing.T) {
 		}
 		w.e.ClusterChanged()
 		w.settle()
-		w.wantReady("wide-00", metav1.ConditionTrue, ReasonNotTargeted)
-		if c := w.report("wide-08").Conditions[0]; c.Reason == ReasonTooManyRules {
+		w.wantReady("wide-00", metav1.ConditionTrue, problem.ReasonNotTargeted)
+		if c := w.report("wide-08").Conditions[0]; c.Reason == problem.ReasonTooManyRules {
 			t.Errorf("wide-08 has no place, although those of others are free: %s", c.Message)
 		}
-		w.wantReady("wide-16", metav1.ConditionFalse, ReasonTooManyRules)
+		w.wantReady("wide-16", metav1.ConditionFalse, problem.ReasonTooManyRules)
 	})
 }
 
@@ -166,10 +167,10 @@ func TestTooManyRulesOfInventions(t *testing.T) {
 		w.settle()
 		check := func() {
 			t.Helper()
-			w.wantReady("honest", metav1.ConditionTrue, ReasonSynced)
-			w.wantReady("next", metav1.ConditionTrue, ReasonSynced)
-			w.wantReady("bad-00-000", metav1.ConditionTrue, ReasonSynced)
-			w.wantReady("bad-00-255", metav1.ConditionFalse, ReasonTooManyRules)
+			w.wantReady("honest", metav1.ConditionTrue, problem.ReasonSynced)
+			w.wantReady("next", metav1.ConditionTrue, problem.ReasonSynced)
+			w.wantReady("bad-00-000", metav1.ConditionTrue, problem.ReasonSynced)
+			w.wantReady("bad-00-255", metav1.ConditionFalse, problem.ReasonTooManyRules)
 		}
 		w.peers[a].put(configMap("honest", "1"))
 		w.settle()
@@ -181,13 +182,13 @@ func TestTooManyRulesOfInventions(t *testing.T) {
 		w.kill()
 		w.start()
 		check()
-		w.wantReady("bad-00-200", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("bad-00-200", metav1.ConditionTrue, problem.ReasonSynced)
 		w.e.mu.Lock()
 		moved = true
 		w.e.mu.Unlock()
 		w.settle()
-		w.wantReady("bad-00-000", metav1.ConditionTrue, ReasonSynced)
-		w.wantReady("bad-00-200", metav1.ConditionFalse, ReasonTooManyRules)
+		w.wantReady("bad-00-000", metav1.ConditionTrue, problem.ReasonSynced)
+		w.wantReady("bad-00-200", metav1.ConditionFalse, problem.ReasonTooManyRules)
 	})
 }
 
@@ -222,7 +223,7 @@ func TestTooManyWatchesInAll(t *testing.T) {
 			for n := range 2 {
 				name := fmt.Sprint("wide-", n)
 				c := w.report(name).Conditions[0]
-				if c.Reason != ReasonSourceTooLarge {
+				if c.Reason != problem.ReasonSourceTooLarge {
 					continue
 				}
 				rules = append(rules, name)
@@ -238,7 +239,7 @@ func TestTooManyWatchesInAll(t *testing.T) {
 		w.setRule(wide(1))
 		w.settle()
 		w.wantValue(cm("x"), "1")
-		w.wantReady("wide-1", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("wide-1", metav1.ConditionTrue, problem.ReasonSynced)
 		early := wide(0) // which reads the same at b, and comes before the other rule
 		w.setRule(early)
 		honest := configMap("honest", "1")
@@ -250,7 +251,7 @@ func TestTooManyWatchesInAll(t *testing.T) {
 			t.Errorf("of rules %v something is left out", rules)
 		}
 		w.wantValue(serverKey(honest), "1")
-		w.wantReady("honest", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("honest", metav1.ConditionTrue, problem.ReasonSynced)
 
 		w.kill()
 		w.peers[b].remove(cm("x"))
@@ -259,13 +260,13 @@ func TestTooManyWatchesInAll(t *testing.T) {
 		if rules := left(); len(rules) == 0 {
 			t.Error("after a restart nothing is left out")
 		}
-		w.wantReady("honest", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("honest", metav1.ConditionTrue, problem.ReasonSynced)
 
 		delete(w.rules, "wide-1")
 		w.e.DeleteRule("wide-1")
 		w.settleViews()
-		w.wantReady("wide-0", metav1.ConditionTrue, ReasonSynced)
-		w.wantReady("honest", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("wide-0", metav1.ConditionTrue, problem.ReasonSynced)
+		w.wantReady("honest", metav1.ConditionTrue, problem.ReasonSynced)
 		w.wantGone(cm("x"))
 	})
 }
@@ -290,12 +291,12 @@ func TestWhatIsLeftOutIsNotAbsent(t *testing.T) {
 		w.settle()
 		w.wantValue(cm("x"), "1")
 		w.wantOwner(cm("x"), b, false)
-		w.wantReady("r", metav1.ConditionFalse, ReasonSourceTooLarge)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonSourceTooLarge)
 		delete(w.rules, "many")
 		w.e.DeleteRule("many")
 		w.settleViews()
 		w.wantGone(cm("x"))
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 
@@ -315,7 +316,7 @@ func TestWhoNeedsAWatchMatters(t *testing.T) {
 		}
 		w.setRule(wide(0))
 		w.settleViews()
-		w.wantReady("wide-0", metav1.ConditionFalse, ReasonSourceTooLarge)
+		w.wantReady("wide-0", metav1.ConditionFalse, problem.ReasonSourceTooLarge)
 		left := ""
 		w.e.mu.Lock()
 		for _, s := range w.e.rules.byName["wide-0"].scopes {
@@ -329,13 +330,13 @@ func TestWhoNeedsAWatchMatters(t *testing.T) {
 		}
 		w.setRule(by(b, 5000, inNamespaces(testRule("honest"), left)))
 		w.settleViews()
-		w.wantReady("honest", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("honest", metav1.ConditionTrue, problem.ReasonSynced)
 
 		more := by(a, 6000, inNamespaces(testRule("more"), "b0", "b1"))
 		more.Spec.GVK.Kind = "Secret"
 		w.setRule(more)
 		w.settleViews()
-		w.wantReady("more", metav1.ConditionFalse, ReasonSourceTooLarge)
+		w.wantReady("more", metav1.ConditionFalse, problem.ReasonSourceTooLarge)
 	})
 }
 

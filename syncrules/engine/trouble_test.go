@@ -34,7 +34,7 @@ func TestMissingNamespace(t *testing.T) {
 		w.now()
 		w.wantValue(serverKey(obj), "1")
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		if open := w.local.open(); open != 1 {
 			t.Errorf("%d local watches, want the one for copies", open)
 		}
@@ -168,7 +168,7 @@ func TestInvalidRuleFreezes(t *testing.T) {
 		w.setRule(bad)
 		w.peers[a].put(configMap("x", "2"))
 		w.settle()
-		w.wantReady("r", metav1.ConditionFalse, ReasonInvalidRule)
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonInvalidRule)
 		if m := w.report("r").Conditions[0].Message; !strings.Contains(m, "spec.rules[0].mutations.overrides[0].path") {
 			t.Errorf("message %q lacks the path", m)
 		}

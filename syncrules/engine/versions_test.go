@@ -13,6 +13,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // TestANewRuleTakesNoVersionAway: rules of any member come in under any name, and one of them may be about a version
@@ -25,20 +26,20 @@ func TestANewRuleTakesNoVersionAway(t *testing.T) {
 		w.setRule(old)
 		w.peers[a].put(configMap("x", "1"))
 		w.settle()
-		w.wantReady("m", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("m", metav1.ConditionTrue, problem.ReasonSynced)
 		newer := testRule("a", "x")
 		newer.CreationTimestamp = metav1.NewTime(at.Add(time.Hour))
 		newer.Spec.GVK.Version = "v9"
 		w.setRule(newer)
 		w.settle()
-		w.wantReady("a", metav1.ConditionFalse, ReasonVersionConflict)
-		w.wantReady("m", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("a", metav1.ConditionFalse, problem.ReasonVersionConflict)
+		w.wantReady("m", metav1.ConditionTrue, problem.ReasonSynced)
 		w.peers[a].put(configMap("x", "2"))
 		w.settle()
 		w.wantValue(cm("x"), "2")
 		w.e.DeleteRule("m")
 		w.settle()
-		if r := w.report("a").Conditions[0].Reason; r == ReasonVersionConflict {
+		if r := w.report("a").Conditions[0].Reason; r == problem.ReasonVersionConflict {
 			t.Error("the newer rule waits for one that is gone")
 		}
 	})

@@ -133,7 +133,10 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 			out.waits = true
 			return out
 		}
-		out.bytes = packed.SizeOf(out.decision.Object.Object)
+		if out.bytes = packed.SizeOf(out.decision.Object.Object); !j.fits(out.decision.Owner, out.bytes, w.Local) {
+			out.problem = e.noRoom(j.key, out.decision.Owner)
+			return out
+		}
 	}
 	content := j.content(out.decision.Owner)
 	if wait, often := j.allowance.Wait(content); wait > 0 {

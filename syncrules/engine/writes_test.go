@@ -98,7 +98,7 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 				w.local.admits(nil)
 				w.peers[a].put(configMap("x", "2"))
 				w.settle()
-				w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+				w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 			})
 		})
 	}
@@ -158,7 +158,7 @@ func TestImmutableFieldIsMadeAnew(t *testing.T) {
 			t.Errorf("the copy has %q", is)
 		}
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		if n := w.local.count("delete"); n != 1 {
 			t.Errorf("%d deletions, want 1", n)
 		}
@@ -184,7 +184,7 @@ func TestServiceThatTurnsHeadlessIsMadeAnew(t *testing.T) {
 				t.Errorf("%s: %d deletions, want %d; %d updates, want none", ip, n, i, w.local.count("update"))
 			}
 		}
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 
@@ -220,7 +220,7 @@ func TestImmutableFieldComesBack(t *testing.T) {
 		if late {
 			t.Error("no deletion was too late")
 		}
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 
@@ -330,7 +330,7 @@ func TestDroppedFieldsAreReported(t *testing.T) {
 		w.local.admits(nil)
 		w.peers[a].put(workload("Deployment", "d", "two"))
 		w.settle()
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 
@@ -348,14 +348,14 @@ func TestSlowDownIsReported(t *testing.T) {
 		if n := w.local.writes(); n > pace.Burst+21*pace.Rate {
 			t.Errorf("%d writes in 20 s", n)
 		}
-		w.wantReady("r", metav1.ConditionTrue, ReasonSlowed)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSlowed)
 		if n := w.sentReports() - sent; n > 3 {
 			t.Errorf("%d reports in 20 s of one object that changes", n)
 		}
 		w.settle()
 		w.wantValue(cm("x"), "399")
 		time.Sleep(2 * slowFor)
-		w.wantReady("r", metav1.ConditionTrue, ReasonSynced)
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 		if len(w.eventsOf(tally.EventRateLimited)) == 0 {
 			t.Errorf("there is no event %s", tally.EventRateLimited)
 		}

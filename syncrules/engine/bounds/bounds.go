@@ -19,14 +19,16 @@ var ErrTooMuch = errors.New("more than may be held")
 
 const (
 	// DefaultObjects and DefaultBytes bound one view; one peer may have twice as much in all, and all peers
-	// together what four of them may have. Where the process has a memory limit, one view gets an eighth of it at most, and all
-	// together half of it.
+	// together what four of them may have. Where the process has a memory limit, one view gets a tenth of it at most, and all
+	// together a fifth of it.
 	DefaultObjects = 100_000
 	DefaultBytes   = 512 << 20
-	// DefaultWatches is how many watches are open at most, and WatchMemory the part of the memory limit for each. It takes less than
-	// half of that, most of it stacks of goroutines; the objects have half of the limit.
+	// DefaultCopies is how much the copies here may take. An etcd has 2 GiB by default. Where the process has a memory limit, they get a fifth of it.
+	DefaultCopies = 512 << 20
+	// DefaultWatches is how many watches are open at most, and WatchMemory the part of the memory limit for each. It takes less than half of that,
+	// most of it stacks of goroutines. What is left is for the mesh, which keeps 64 MiB of others at most (package replica), and for everything else.
 	DefaultWatches = 32_768
-	WatchMemory    = 128 << 10
+	WatchMemory    = 192 << 10
 
 	strangers = " (clusters share by who admitted them). If agentctl members --tree shows clusters beside or below it that nobody knows, remove the one that admitted them"
 )
@@ -47,6 +49,9 @@ type Bounds struct {
 	View, Peer Limits
 	// All bounds what is held of all peers together, in bytes. Then a peer within its share has others give way.
 	All int64
+	// Copies bounds what the copies take that are here, with what this process needs for each. They are not taken away for others, so one of the
+	// clusters that this one admitted, with all below it, has half at most (quota.Stock).
+	Copies int64
 	// Watches bounds how many watches are open, here and at all peers together; where this cluster's own rules need more than three
 	// quarters of that here, somewhat more are.
 	Watches int
@@ -54,19 +59,19 @@ type Bounds struct {
 
 // Negative says that a field is.
 func (b *Bounds) Negative() bool {
-	return min(b.View.Objects, b.View.Bytes, b.Peer.Objects, b.Peer.Bytes, b.All, int64(b.Watches)) < 0
+	return min(b.View.Objects, b.View.Bytes, b.Peer.Objects, b.Peer.Bytes, b.All, b.Copies, int64(b.Watches)) < 0
 }
 
 // SetDefaults sets the fields that are zero.
 func (b *Bounds) SetDefaults() {
 	limit := debug.SetMemoryLimit(-1)
-	b.View = b.View.or(DefaultObjects, min(DefaultBytes, limit/8))
+	b.View = b.View.or(DefaultObjects, min(DefaultBytes, limit/10))
 	b.Peer = b.Peer.or(2*b.View.Objects, 2*b.View.Bytes)
-	all := 4 * b.Peer.Bytes
+	all, here := 4*b.Peer.Bytes, int64(DefaultCopies)
 	if limit != math.MaxInt64 { // there is one
-		all = limit / 2
+		all, here = limit/5, limit/5
 	}
-	b.All = cmp.Or(b.All, all)
+	b.All, b.Copies = cmp.Or(b.All, all), cmp.Or(b.Copies, here)
 	b.Watches = cmp.Or(b.Watches, int(min(DefaultWatches, limit/WatchMemory)))
 }
 
@@ -85,6 +90,11 @@ func (b *Bounds) TooMuch() error {
 // TooMuchInAll says that a peer has more than its share, and all of them too much.
 func (b *Bounds) TooMuchInAll() error {
 	return fmt.Errorf("%w: at most %d MiB of all clusters together, and this one has used up its share%s", ErrTooMuch, b.All>>20, strangers)
+}
+
+// NoRoom says that the copies of a cluster's objects have no more room here.
+func (b *Bounds) NoRoom(cluster string) error {
+	return fmt.Errorf("%w: at most %d MiB of copies, and those from cluster %s have used up its share", ErrTooMuch, b.Copies>>20, cluster)
 }
 
 // TooManyWatches says that the rules of an author have more than its share of watches, and all of them too many.

@@ -12,21 +12,21 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 )
 
-// What is held follows the memory limit of the process: objects have half of it, and watches a part each.
+// What is held follows the memory limit of the process: objects and their copies have a fifth of it each, and watches a part each.
 func TestDefaultsFollowTheMemoryLimit(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
-	for _, c := range []struct{ limit, all, view, watches, others int64 }{
-		{128 << 20, 64 << 20, 16 << 20, 1024, 512},
-		{256 << 20, 128 << 20, 32 << 20, 2048, 1024},
-		{2 << 30, 1 << 30, 256 << 20, 16384, inforce.MaxAllViews},
-		{16 << 30, 8 << 30, DefaultBytes, DefaultWatches, inforce.MaxAllViews},
-		{math.MaxInt64, 8 * DefaultBytes, DefaultBytes, DefaultWatches, inforce.MaxAllViews},
+	for _, c := range []struct{ limit, all, copies, view, watches, others int64 }{
+		{120 << 20, 24 << 20, 24 << 20, 12 << 20, 640, 320},
+		{360 << 20, 72 << 20, 72 << 20, 36 << 20, 1920, 960},
+		{3 << 30, 3 << 30 / 5, 3 << 30 / 5, 3 << 30 / 10, 16384, inforce.MaxAllViews},
+		{20 << 30, 4 << 30, 4 << 30, DefaultBytes, DefaultWatches, inforce.MaxAllViews},
+		{math.MaxInt64, 8 * DefaultBytes, DefaultCopies, DefaultBytes, DefaultWatches, inforce.MaxAllViews},
 	} {
 		debug.SetMemoryLimit(c.limit)
 		var b Bounds
 		b.SetDefaults()
-		if b.All != c.all || b.View.Bytes != c.view || b.View.Objects != DefaultObjects || int64(b.Watches) != c.watches || int64(b.ViewsOfOthers()) != c.others {
+		if b.All != c.all || b.Copies != c.copies || b.View.Bytes != c.view || b.View.Objects != DefaultObjects || int64(b.Watches) != c.watches || int64(b.ViewsOfOthers()) != c.others {
 			t.Errorf("with %d MiB: %+v", c.limit>>20, b)
 		}
 		if b.Views(100) != b.Watches-100 || b.Views(b.Watches) != b.Watches/4 {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +18,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
 var configMaps = schema.GroupKind{Kind: "ConfigMap"}
@@ -76,7 +78,7 @@ func TestNewer(t *testing.T) {
 }
 
 func TestPutKeepsWhatIsKnown(t *testing.T) {
-	x, k := NewIndex(), at(configMaps, 1)
+	x, k := NewIndex(quota.NewStock(1<<30, "here", nil, nil)), at(configMaps, 1)
 	given := configMap()
 	given.Object["data"] = map[string]any{"v": "1"}
 	accepted := syncrules.Accept(syncrules.Decision{Action: syncrules.Update, Desired: given}, configMap())
@@ -104,7 +106,7 @@ func random(r *rand.Rand) *Copy {
 func TestIndexes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // The same each time.
 	kinds := []schema.GroupKind{configMaps, {Kind: "Secret"}}
-	x, want := NewIndex(), map[place.Key]*Copy{}
+	x, want := NewIndex(quota.NewStock(1<<30, "here", nil, nil)), map[place.Key]*Copy{}
 	for range 5000 {
 		k := at(kinds[r.IntN(len(kinds))], r.IntN(12))
 		if r.IntN(3) == 0 {
@@ -131,12 +133,14 @@ func TestIndexes(t *testing.T) {
 
 func check(t *testing.T, x *Index, want map[place.Key]*Copy, kinds []schema.GroupKind) {
 	t.Helper()
+	weight := int64(0)
 	decided, share, all, owned, orphans, moved := map[string]int{}, map[string]int{}, 0, map[string]int{}, map[string]int{}, map[string]int{}
 	for k, c := range want {
 		if x.At(k) != c || x.All(k.GroupKind)[k.NamespacedName()] != c || x.Of(k.GroupKind, c.Owner)[k.NamespacedName()] != c {
 			t.Fatalf("%s is not where it belongs", k)
 		}
 		all++
+		weight += c.Weight()
 		owned[c.Owner]++
 		rules := slices.Compact(slices.Sorted(slices.Values(c.Rules)))
 		for _, rule := range rules {
@@ -151,6 +155,9 @@ func check(t *testing.T, x *Index, want map[place.Key]*Copy, kinds []schema.Grou
 		if c.MovedFrom != nil {
 			moved[k.Kind+c.Owner+c.MovedFrom.String()]++
 		}
+	}
+	if taken := 1<<30 - x.Room("a", time.Time{}); taken != weight {
+		t.Fatalf("copies take %d, want %d", taken, weight)
 	}
 	for _, owner := range []string{"a", "b", "c"} {
 		n := 0

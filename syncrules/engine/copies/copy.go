@@ -55,6 +55,15 @@ func New(obj *unstructured.Unstructured) *Copy {
 	return out
 }
 
+// perCopy is what a copy takes beside its bytes, and beside what its source takes (package memory).
+const perCopy = 768
+
+// Weight is what a copy of so many bytes takes.
+func Weight(bytes int64) int64 { return bytes + perCopy }
+
+// Weight is what it takes.
+func (c *Copy) Weight() int64 { return Weight(int64(len(c.Object))) }
+
 // Source is the place that the copy at k was made from.
 func (c *Copy) Source(k place.Key) place.Key {
 	if c.MovedFrom != nil {

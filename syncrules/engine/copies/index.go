@@ -6,17 +6,20 @@ package copies
 import (
 	"iter"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
 // Index is all copies. The maps and sets that it returns are its own: they are read at once, and not changed.
 type Index struct {
 	kinds map[schema.GroupKind]*kind
+	stock *quota.Stock
 }
 
 type (
@@ -41,8 +44,18 @@ type ownerAndSource struct {
 	from  place.Key
 }
 
-// NewIndex makes an Index without copies.
-func NewIndex() *Index { return &Index{kinds: map[schema.GroupKind]*kind{}} }
+// NewIndex makes an Index without copies. The stock is told what the copies of each owner take.
+func NewIndex(stock *quota.Stock) *Index {
+	return &Index{kinds: map[schema.GroupKind]*kind{}, stock: stock}
+}
+
+// count tells the stock of n copies, 1 or -1, that are like this one.
+func (x *Index) count(c *Copy, n int64) { x.stock.Add(quota.AccountOf(c.Owner), n*c.Weight()) }
+
+// Room is how much more an owner's copies may take; see quota.Stock.
+func (x *Index) Room(owner string, now time.Time) int64 {
+	return x.stock.Room(quota.AccountOf(owner), now)
+}
 
 // At is the copy at a place, nil for none.
 func (x *Index) At(k place.Key) *Copy {
@@ -143,8 +156,10 @@ func (x *Index) Put(k place.Key, c *Copy) (old *Copy) {
 			c.Accepted, c.Dropped = old.Accepted, old.Dropped
 		}
 		set.remove(name, old)
+		x.count(old, -1)
 	}
 	set.add(name, c)
+	x.count(c, 1)
 	return old
 }
 
@@ -159,6 +174,7 @@ func (x *Index) Drop(k place.Key) (old *Copy) {
 		return nil
 	}
 	set.remove(name, old)
+	x.count(old, -1)
 	if len(set.all) == 0 {
 		delete(x.kinds, k.GroupKind)
 	}

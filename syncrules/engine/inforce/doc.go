@@ -13,7 +13,7 @@
 // the rest goes to the other rules in turn. A watch that several authors want is one, and counts for the first of them.
 //
 // Watches at all clusters together are bounded by the memory that there is. Where the rules in force need more, Choose has authors and
-// the clusters that are read have their turns in the same way.
+// the clusters that are read have their turns in the same way. So ChooseHere does for what is in the way of copies.
 //
 // Nothing here has a lock or a clock: the caller has both.
 package inforce

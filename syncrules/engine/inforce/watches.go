@@ -158,6 +158,16 @@ func Choose(rules []Rule, from Sources, most int, by Admissions) Opened {
 	return c.opened
 }
 
+// ChooseHere is Choose for watches in this cluster, of what the rules select at others, and returns whether one is opened.
+func ChooseHere(rules []Rule, most int, by Admissions) (opens func(place.Scope) bool) {
+	here := Sources{IDs: []string{by.Root}, Reads: func(int, int) (reads bool, looks int) { return true, 1 }}
+	opened := Choose(rules, here, most, by)[by.Root]
+	return func(s place.Scope) bool {
+		_, ok := opened[s]
+		return ok
+	}
+}
+
 // choice is what was opened so far.
 type choice struct {
 	rules  []Rule

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// perObject is what an object takes beside its bytes: its names, and its places in maps.
-	perObject = 512
+	// perObject is what an object takes beside its bytes: its names, its places in maps, and what became of it, where its copy is not made.
+	perObject = 2 << 10
 	// unit is that in which memory is shared.
 	unit = 1 << 10
 	// fresh is for how long shares are used: to compute them takes milliseconds where there are thousands of clusters.

@@ -18,6 +18,9 @@ func NextStep(reason string) string {
 		return "add a ClusterRole here with the label " + v1alpha1.LabelControllerAggregated + "=true, or for Secrets a Role in each namespace"
 	case ReasonKindUnknown:
 		return "install its CRD here"
+	case ReasonTooManyCopies:
+		return "delete copies that no agent maintains (agentctl orphans list), narrow what the rule matches, or raise the memory limit of the agent here; " +
+			"if agentctl members --tree shows clusters that nobody knows, remove the one that admitted them"
 	case ReasonImmutableField:
 		return "delete the copy, it is made anew at once"
 	case ReasonObjectTooLarge:

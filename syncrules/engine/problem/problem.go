@@ -13,7 +13,10 @@ import (
 
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/consent"
+	"github.com/roster-mesh/roster/syncrules/engine/bounds"
+	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/skew"
 )
 
 // Reasons of a copy that is not as it should be. A rule with such copies has them as reasons of its condition Ready.
@@ -34,6 +37,30 @@ const (
 	ReasonQuotaExceeded        = "QuotaExceeded"
 	ReasonSchemaMismatch       = "SchemaMismatch"
 	ReasonWriteFailed          = "WriteFailed"
+)
+
+// Reasons of the condition Ready beside those of single copies.
+const (
+	ReasonSynced            = "Synced"
+	ReasonObserving         = "Observing"
+	ReasonNotTargeted       = "NotTargeted"
+	ReasonTargetUnknown     = "TargetUnknown"
+	ReasonNoSource          = "NoSource"
+	ReasonStarting          = "Starting"
+	ReasonProgressing       = "Progressing"
+	ReasonSlowed            = "Slowed"
+	ReasonInvalidRule       = "InvalidRule"
+	ReasonNotUnderstood     = skew.Reason
+	ReasonVersionConflict   = "VersionConflict"
+	ReasonTooManyRules      = "TooManyRules"
+	ReasonTooManyCopies     = "TooManyCopies"
+	ReasonPaused            = "Paused"
+	ReasonDeletionGuard     = guard.Reason
+	ReasonSourceUnreachable = "SourceUnreachable"
+	ReasonSourcePermission  = "SourceMissingPermission"
+	ReasonSourceKindUnknown = "SourceKindUnknown"
+	ReasonSourceTooLarge    = "SourceTooLarge"
+	ReasonSourceRestored    = "SourceRestored"
 )
 
 var (
@@ -138,6 +165,8 @@ func (r Reader) reason(err error) string {
 		return ReasonSourceObject
 	case errors.Is(err, ErrImmutable):
 		return ReasonImmutableField
+	case errors.Is(err, bounds.ErrTooMuch):
+		return ReasonTooManyCopies
 	case limitText(err) != "":
 		return ReasonNamespaceLimit
 	case apierrors.HasStatusCause(err, "NamespaceTerminating"):

@@ -254,17 +254,13 @@ func TestRefundOfAll(t *testing.T) {
 func TestChains(t *testing.T) {
 	t.Parallel()
 	next := func(id string) string { return id + "'" }
-	c := NewCommon(NewLimits(1000, 10, 1e9, 1e9), "own", next, time.Unix(0, 0))
-	if path := c.path("a"); len(path) != 3 || path[0] != "" || path[1] != "a" {
-		t.Errorf("%q", path)
+	if p := path("own", "a", next); len(p) != 3 || p[0] != "" || p[1] != "a" {
+		t.Errorf("%q", p)
 	}
-	c.parent = func(id string) string { return map[string]string{"a": "b", "b": "a"}[id] }
-	if path := c.path("a"); len(path) != 3 {
-		t.Errorf("%q", path)
-	}
-	c.parent = func(id string) string { return map[string]string{"a": "b", "b": "own"}[id] }
-	if path := strings.Join(c.path("a"), " "); path != "b a a/" {
-		t.Errorf("%q", path)
+	for want, parents := range map[string]map[string]string{" a a/": {"a": "b", "b": "a"}, "b a a/": {"a": "b", "b": "own"}} {
+		if p := strings.Join(path("own", "a", func(id string) string { return parents[id] }), " "); p != want {
+			t.Errorf("%q, want %q", p, want)
+		}
 	}
 }
 

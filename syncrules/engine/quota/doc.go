@@ -16,5 +16,7 @@
 // a place in front: the next key is called while the one before is still being written, as far as the account allows. The caller looks at a key
 // again when Next says so, or earlier for reasons of its own; a key that needs no write any more leaves the line by Drop.
 //
+// What is written stays: a Stock bounds how much that becomes.
+//
 // A Quota has no lock and no clock: the caller has both.
 package quota

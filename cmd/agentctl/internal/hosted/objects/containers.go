@@ -67,7 +67,7 @@ func (r Registry) agent(s Settings, at Address) map[string]any {
 	}
 	c := container("agent", s.Agent, args, map[string]any{MeshName: int64(MeshPort), "http": healthPort})
 	c["livenessProbe"] = probe("/healthz", "http", "HTTP", 10, 6)
-	c["resources"] = map[string]any{"requests": map[string]any{"cpu": "50m", "memory": "64Mi"}, "limits": map[string]any{"memory": "256Mi"}}
+	c["resources"] = map[string]any{"requests": map[string]any{"cpu": "50m", "memory": "64Mi"}, "limits": map[string]any{"memory": "384Mi"}}
 	c["env"] = []any{map[string]any{ // what the garbage collector, and the bounds on what one peer may send, go by
 		"name": "GOMEMLIMIT", "valueFrom": map[string]any{"resourceFieldRef": map[string]any{"resource": "limits.memory"}},
 	}}

@@ -1,0 +1,117 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pile is a Stock of a group: whoever is named after a cluster was admitted by it, as bad-1 by bad, and all others by the own one.
+type pile struct {
+	*Stock
+	now time.Time
+	ids []string
+}
+
+func newPile(most int64, ids ...string) *pile {
+	p := &pile{now: time.Unix(0, 0), ids: ids}
+	p.Stock = NewStock(most, "own", p.parentOf, func() []string { return p.ids })
+	return p
+}
+
+func (p *pile) parentOf(id string) string {
+	if id == "nobody" {
+		return ""
+	}
+	if i := strings.LastIndex(id, "-"); i > 0 {
+		return id[:i]
+	}
+	return "own"
+}
+
+// fills has a cluster bring pieces as long as there is room for one, and returns how much that is.
+func (p *pile) fills(of Account, piece int64) (sum int64) {
+	for piece <= p.Room(of, p.now) {
+		p.Add(of, piece)
+		sum += piece
+	}
+	return sum
+}
+
+// Whatever a member brings itself, or by clusters that it invents, one after the other or below each other, it has half. Another one has room for
+// as much as is left for both, and who comes after has half of the rest.
+func TestInventionsHaveHalfOfTheStock(t *testing.T) {
+	const most, piece = 1 << 20, 100
+	p := newPile(most, "bad", "good", "other")
+	sum, name := p.fills("bad", piece), "bad"
+	for i := range 200 {
+		name = fmt.Sprintf("bad-%d", i)
+		if i%2 == 1 {
+			name = "bad" + strings.Repeat("-1", i%30+1)
+		}
+		p.ids = append(p.ids, name)
+		p.now = p.now.Add(time.Second)
+		sum += p.fills(Account(name), piece)
+	}
+	if sum < most/2-piece || sum > most/2+piece {
+		t.Errorf("one member brought %d of %d", sum, most)
+	}
+	if good := p.fills("good", piece); good < most/3-piece {
+		t.Errorf("an honest one brought %d of %d", good, most)
+	}
+	if other := p.fills("other", piece); other < most/10 {
+		t.Errorf("another one brought %d of %d", other, most)
+	}
+	if p.all > most {
+		t.Errorf("there are %d, and %d is most", p.all, most)
+	}
+}
+
+// Behind one hub clusters share as siblings of each other do: none of them has more than half, and a cluster whose equal part is larger than what
+// is left has that.
+func TestAHubIsNoBranchThatIsLimited(t *testing.T) {
+	const most, piece = 1 << 20, 100
+	p := newPile(most, "hub", "hub-a", "hub-b", "hub-c")
+	if a := p.fills("hub-a", piece); a < most/2-piece || a > most/2+piece {
+		t.Errorf("the first one brought %d of %d", a, most)
+	}
+	for _, of := range []Account{"hub-b", "hub-c"} {
+		if n := p.fills(of, piece); n < most/8 {
+			t.Errorf("%s brought %d of %d", of, n, most)
+		}
+	}
+}
+
+// What goes leaves room at once, also where somebody else admitted who brought it than when it came; and those whom nobody knows are one.
+func TestStockThatGoes(t *testing.T) {
+	const most, piece = 1 << 20, 100
+	p := newPile(most, "a", "b")
+	sum := p.fills("a", piece)
+	p.Add("a", -sum)
+	if room := p.Room("a", p.now); room != most || len(p.of) != 0 {
+		t.Errorf("there is room for %d of %d, and %d have something", room, most, len(p.of))
+	}
+	for range 100 {
+		p.fills("nobody", piece)
+	}
+	if room := p.Room("b", p.now); room < most/2-piece {
+		t.Errorf("beside those that nobody knows there is room for %d of %d", room, most)
+	}
+	p.Add("b", 10*most) // it was here before there was a limit
+	if room := p.Room("b", p.now); room > 0 {
+		t.Errorf("there is room for %d", room)
+	}
+}
+
+// Without anybody to ask, all were admitted by this cluster.
+func TestStockWithoutATree(t *testing.T) {
+	s := NewStock(1000, "own", nil, func() []string { return []string{"a", "b"} })
+	s.Add("a", 600)
+	if a, b := s.Room("a", time.Time{}), s.Room("b", time.Time{}); a > 0 || b != 400 {
+		t.Errorf("there is room for %d and %d", a, b)
+	}
+}

@@ -1,0 +1,139 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/problem"
+)
+
+// roomy is an engine in which copies have so much room, and a admitted whoever is named after it.
+func (w *world) roomy(most int64) {
+	w.kill()
+	w.options = func(o *Options) {
+		o.Copies, o.Workers = most, 1 // each of several could write one more than there is room for
+		o.Parent = func(id string) string {
+			if strings.HasPrefix(id, a+"-") {
+				return a
+			}
+			return here
+		}
+	}
+	w.start()
+}
+
+// takes is how much the copies here take.
+func (w *world) takes() (sum int64) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	for _, c := range w.e.local.copies.All(cm("x").GroupKind) {
+		sum += c.Weight()
+	}
+	return sum
+}
+
+// A member has its rule leave copies behind, as it deletes their sources, and the clusters that it invents leave theirs as they leave the
+// group. All of it together has half of the room, also after restarts. The copies of another member are made and changed meanwhile.
+func TestCopiesThatAreLeftBehindHaveHalfOfTheRoom(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const most = 256 << 10
+		w.roomy(most)
+		rule := testRule("r")
+		rule.Spec.DeletionPolicy = v1alpha1.DeletionOrphan
+		w.setRule(rule)
+		w.peers[b].put(configMap("honest", "1"))
+		w.settle()
+		for round := range 8 {
+			id := a
+			if round%2 == 1 {
+				id = fmt.Sprint(a, "-", round)
+				w.peers[id] = newServer("default", "team")
+				w.e.SetPeer(Peer{ClusterID: id, Source: w.peers[id], FeaturesKnown: true})
+			}
+			for i := range 15 {
+				w.peers[id].put(configMap(fmt.Sprintf("bad-%d-%d", round, i), strings.Repeat("v", 2<<10)))
+			}
+			w.settle()
+			if id == a {
+				for i := range 15 {
+					w.peers[id].remove(cm(fmt.Sprintf("bad-%d-%d", round, i)))
+					w.settle()
+				}
+			} else {
+				w.e.RemovePeer(id)
+				delete(w.peers, id)
+			}
+			if round == 4 {
+				w.kill()
+				w.start()
+			}
+			w.settle()
+		}
+		if n := w.takes(); n > most/2+8<<10 || n < most/2-8<<10 {
+			t.Errorf("copies take %d of %d", n, most)
+		}
+		w.peers[b].put(configMap("honest", strings.Repeat("2", 4<<10)))
+		for i := range 10 {
+			w.peers[b].put(configMap(fmt.Sprint("good-", i), strings.Repeat("v", 2<<10)))
+		}
+		w.settle()
+		w.wantValue(cm("honest"), strings.Repeat("2", 4<<10))
+		for i := range 10 {
+			w.wantValue(cm(fmt.Sprint("good-", i)), strings.Repeat("v", 2<<10))
+		}
+		w.checkIndexes()
+	})
+}
+
+// A copy for which there is no room is not made, and the rule says why and what to do. One that is there stays as it is where it would become
+// larger, and is changed where it does not. When there is room again, what is missing comes.
+func TestNoRoomForCopies(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.roomy(32 << 10)
+		w.setRule(testRule("r"))
+		for i := range 8 {
+			w.peers[a].put(configMap(fmt.Sprint("x", i), strings.Repeat("1", 3<<10)))
+		}
+		w.settle()
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonTooManyCopies)
+		m := w.report("r").Conditions[0].Message
+		for _, want := range []string{"of copies, and those from cluster " + a, "agentctl orphans list", "raise the memory limit"} {
+			if !strings.Contains(m, want) {
+				t.Errorf("it says %q", m)
+			}
+		}
+		made := 0
+		for i := range 8 {
+			if w.local.find(cm(fmt.Sprint("x", i))) != nil {
+				made++
+				w.peers[a].put(configMap(fmt.Sprint("x", i), strings.Repeat("2", 3<<10)))
+				w.settle()
+				w.wantValue(cm(fmt.Sprint("x", i)), strings.Repeat("2", 3<<10))
+				w.peers[a].put(configMap(fmt.Sprint("x", i), strings.Repeat("3", 4<<10)))
+				w.settle()
+				w.wantValue(cm(fmt.Sprint("x", i)), strings.Repeat("2", 3<<10))
+			}
+		}
+		if made < 3 || made > 5 {
+			t.Errorf("%d copies were made", made)
+		}
+		for i := range 8 {
+			w.peers[a].put(configMap(fmt.Sprint("x", i), "4"))
+		}
+		time.Sleep(11 * time.Minute) // they are tried again
+		w.settle()
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
+		for i := range 8 {
+			w.wantValue(cm(fmt.Sprint("x", i)), "4")
+		}
+		w.checkIndexes()
+	})
+}
