@@ -112,8 +112,8 @@ func (b *backlog) describe(waiting map[string]int) string {
 // of several the one that is nearest to them, and then who admitted that one, up to this cluster.
 func (b *backlog) main(waiting map[string]int) (all, of int, from []string) {
 	changes, places := maps.Clone(waiting), map[string]place{}
-	for id, n := range waiting {
-		all += n
+	for _, id := range slices.Sorted(maps.Keys(waiting)) { // where a circle is cut depends on where one begins
+		all += waiting[id]
 		b.find(id, places)
 	}
 	farthest := slices.SortedFunc(maps.Keys(places), func(a, b string) int {
