@@ -71,7 +71,7 @@ func (r *room) copies() {
 
 // labelled has a Secret copied into the namespaces of cluster-2 that have a label, with the rights that the document gives for that.
 func (r *room) labelled() {
-	rights := r.must(r.docs.Block(documents.RBAC, "Secrets into all namespaces with a label", "yaml", "roster-write-secrets"))
+	rights := r.must(r.docs.Block(documents.RBAC, "Secrets", "yaml", "kind: ClusterRole\n"))
 	r.apply(two, rights)
 	r.apply(two, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-tls, labels: {certificates: shop}}\n")
 	rule := strings.NewReplacer("web-certs", "labelled", "  rules:", "  ruleDeletionPolicy: Delete\n  targetNamespaces: {matchLabels: {certificates: shop}}\n  rules:").Replace(certificates)
