@@ -21,10 +21,8 @@ import (
 )
 
 // maxObjectWatches bounds the watches of single objects that are in the way of copies. Where a kind has more, its
-// rules' own scopes are watched here (conflictWatch). What neither sees is read again from time to time.
-const maxObjectWatches = 16
-
-const maxConflictWatches = 256 // of such scopes
+// rules' own scopes are watched here, maxConflictWatches of them. What neither sees is read again from time to time.
+const maxObjectWatches, maxConflictWatches = 16, 256
 
 // conflicts is what is in the way of copies.
 type conflicts struct {

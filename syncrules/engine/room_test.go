@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
@@ -93,8 +94,50 @@ func TestCopiesThatAreLeftBehindHaveHalfOfTheRoom(t *testing.T) {
 	})
 }
 
+// Where rules and their namespaces change, too, what is left behind in those before keeps its room: it is watched as long as it takes much.
+func TestCopiesLeftInManyNamespaces(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const most = 256 << 10
+		w.roomy(most)
+		for round := range 6 {
+			ns := fmt.Sprint("ns-", round)
+			w.local.addNamespace(ns)
+			rule := inNamespaces(testRule("r"), ns)
+			rule.Spec.DeletionPolicy, rule.Spec.RuleDeletionPolicy = v1alpha1.DeletionOrphan, v1alpha1.DeletionOrphan
+			w.setRule(rule)
+			for i := range 15 {
+				obj := configMap(fmt.Sprintf("bad-%d-%d", round, i), strings.Repeat("v", 2<<10))
+				obj.SetNamespace(ns)
+				w.peers[a].put(obj)
+			}
+			w.settle()
+			for i := range 15 {
+				obj := configMap(fmt.Sprintf("bad-%d-%d", round, i), "")
+				obj.SetNamespace(ns)
+				w.peers[a].remove(serverKey(obj))
+				w.settle()
+			}
+			if round == 3 {
+				w.kill()
+				w.start()
+			}
+		}
+		w.setRule(testRule("r", "none"))
+		w.settle()
+		here := int64(0)
+		for _, obj := range w.local.objects {
+			if c := copies.New(obj); c.Owner != "" {
+				here += c.Weight()
+			}
+		}
+		if here > most/2+8<<10 || here < most/2-8<<10 || w.takes() != here {
+			t.Errorf("copies take %d of %d, and %d are counted", here, most, w.takes())
+		}
+	})
+}
+
 // A copy for which there is no room is not made, and the rule says why and what to do. One that is there stays as it is where it would become
-// larger, and is changed where it does not. When there is room again, what is missing comes.
+// much larger, and is changed where it does not. When there is room again, what is missing comes.
 func TestNoRoomForCopies(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.roomy(32 << 10)
@@ -117,9 +160,12 @@ func TestNoRoomForCopies(t *testing.T) {
 				w.peers[a].put(configMap(fmt.Sprint("x", i), strings.Repeat("2", 3<<10)))
 				w.settle()
 				w.wantValue(cm(fmt.Sprint("x", i)), strings.Repeat("2", 3<<10))
-				w.peers[a].put(configMap(fmt.Sprint("x", i), strings.Repeat("3", 4<<10)))
+				w.peers[a].put(configMap(fmt.Sprint("x", i), strings.Repeat("2", 3<<10)+"longer"))
 				w.settle()
-				w.wantValue(cm(fmt.Sprint("x", i)), strings.Repeat("2", 3<<10))
+				w.wantValue(cm(fmt.Sprint("x", i)), strings.Repeat("2", 3<<10)+"longer")
+				w.peers[a].put(configMap(fmt.Sprint("x", i), strings.Repeat("3", 16<<10)))
+				w.settle()
+				w.wantValue(cm(fmt.Sprint("x", i)), strings.Repeat("2", 3<<10)+"longer")
 			}
 		}
 		if made < 3 || made > 5 {
@@ -135,5 +181,26 @@ func TestNoRoomForCopies(t *testing.T) {
 			w.wantValue(cm(fmt.Sprint("x", i)), "4")
 		}
 		w.checkIndexes()
+	})
+}
+
+// A copy goes over to another cluster that has the same object also where that one's copies have no room: nothing becomes more.
+func TestCopyGoesOverWithoutRoom(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.roomy(32 << 10)
+		w.setRule(testRule("r"))
+		w.peers[a].put(configMap("both", "1"))
+		w.settle()
+		w.peers[b].put(configMap("both", "2"))
+		for i := range 12 {
+			w.peers[b].put(configMap(fmt.Sprint("x", i), strings.Repeat("1", 3<<10)))
+		}
+		w.settle()
+		w.wantValue(cm("both"), "1")
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonTooManyCopies)
+		w.peers[a].remove(cm("both"))
+		w.settle()
+		w.wantValue(cm("both"), "2")
+		w.wantOwner(cm("both"), b, false)
 	})
 }

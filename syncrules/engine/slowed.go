@@ -36,14 +36,13 @@ func (e *Engine) gatherQuotaLocked(j *job) {
 // mustWait says that no more may be written of the owner's objects now.
 func (j *job) mustWait(owner string) bool { return slices.Contains(j.waiting, owner) }
 
-// fits says whether there is room for a copy of so many bytes; one that becomes no larger always has it.
-func (j *job) fits(owner string, bytes int64, local *unstructured.Unstructured) bool {
-	more := copies.Weight(bytes)
-	if j.local != nil && j.local.Owner == owner {
-		more = bytes - packed.SizeOf(local.Object)
+// fits says whether there is room for a copy of so many bytes. One that is there, whoever has it now, may become somewhat larger.
+func (e *Engine) fits(j *job, owner string, bytes int64, local *unstructured.Unstructured) bool {
+	more, beyond := copies.Weight(bytes), int64(0)
+	if j.local != nil {
+		more, beyond = bytes-packed.SizeOf(local.Object), e.o.Copies/8
 	}
-	i := slices.IndexFunc(j.claims, func(c claim) bool { return c.Origin == owner })
-	return more <= 0 || i < 0 || more <= j.claims[i].room
+	return more <= 0 || !slices.ContainsFunc(j.claims, func(c claim) bool { return c.Origin == owner && more > c.room+beyond })
 }
 
 // noRoom is the problem of a copy that does not fit.

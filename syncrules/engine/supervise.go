@@ -166,7 +166,7 @@ func (e *Engine) wantedLocalsLocked() map[Scope]bool {
 }
 
 // drainedLocked says that a scope which no rule wants can be closed: another one covers it, or nothing in it is
-// left to decide on.
+// left to decide on, and little takes room.
 func (e *Engine) drainedLocked(w *localWatch, wanted map[Scope]bool) bool {
 	gk := w.scope.GVK.GroupKind()
 	for s := range wanted {
@@ -178,9 +178,12 @@ func (e *Engine) drainedLocked(w *localWatch, wanted map[Scope]bool) bool {
 	if !w.complete {
 		return !w.earlier // no copy was made before
 	}
+	left := int64(0) // of the room for copies, which is known while they are watched
 	for at, c := range e.local.copies.All(gk) {
-		if w.scope.Covers(at.Namespace) && e.undecidedLocked(c) {
-			return false
+		if w.scope.Covers(at.Namespace) {
+			if left += c.Weight(); e.undecidedLocked(c) || left > e.o.Copies/64 {
+				return false
+			}
 		}
 	}
 	return true

@@ -133,7 +133,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 			out.waits = true
 			return out
 		}
-		if out.bytes = packed.SizeOf(out.decision.Object.Object); !j.fits(out.decision.Owner, out.bytes, w.Local) {
+		if out.bytes = packed.SizeOf(out.decision.Object.Object); !e.fits(j, out.decision.Owner, out.bytes, w.Local) && (j.local != nil || !e.wasRecreated(j, out.decision.Desired)) {
 			out.problem = e.noRoom(j.key, out.decision.Owner)
 			return out
 		}

@@ -100,7 +100,7 @@ func (p *Problem) MaxBackoff() time.Duration {
 	switch p.Reason {
 	case ReasonLocalUnreachable:
 		return backoffCapOutage
-	case ReasonImmutableField, ReasonObjectTooLarge, ReasonInvalidObject, ReasonNamespaceLimit,
+	case ReasonImmutableField, ReasonObjectTooLarge, ReasonInvalidObject, ReasonTooManyCopies, ReasonNamespaceLimit,
 		ReasonNamespaceMissing, ReasonNamespaceTerminating:
 		return backoffCapObject
 	}
