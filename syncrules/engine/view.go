@@ -306,9 +306,9 @@ func (f *feed) removeLocked(at types.NamespacedName) {
 // touchLocked puts up the keys of the copies of entries. Where one belonged before it could not be told is to be searched.
 func (f *feed) touchLocked(at types.NamespacedName, entries ...*entry) {
 	from := f.v.key(at)
-	for _, ent := range entries {
-		if ent == nil {
-			continue
+	for i, ent := range entries {
+		if ent == nil || i > 0 && entries[0] != nil && slices.Equal(entries[0].destinations, ent.destinations) && slices.Equal(entries[0].rules, ent.rules) {
+			continue // the same places again, which a worker could take twice
 		}
 		for to := range f.e.placesLocked(f.v, at, ent) {
 			f.e.queue.enqueueLocked(to)
