@@ -102,10 +102,10 @@ func (s *Stock) find(of Account) []string {
 // look looks at who admitted whom.
 func (s *Stock) look(now time.Time) {
 	s.used, s.sharers, s.looked = map[string]int64{}, map[string]int64{}, now
-	for of, was := range s.paths {
+	for of := range s.paths {
 		if s.of[of] == 0 {
 			delete(s.paths, of)
-		} else if p := s.find(of); p[0] != "" || was == nil {
+		} else if p := s.find(of); p[0] != "" { // otherwise it stays below those that it was below
 			s.paths[of] = p
 		}
 	}
