@@ -78,6 +78,11 @@ func (a *entry) faulty() bool {
 	return slices.ContainsFunc(a.destinations, func(x destination) bool { return x.fault != "" })
 }
 
+// placedLike says that its copies belong in the places of the other one's, by the same rules.
+func (a *entry) placedLike(o *entry) bool {
+	return slices.Equal(a.destinations, o.destinations) && slices.Equal(a.rules, o.rules)
+}
+
 // destinationOf is where the copy that a rule makes belongs; false when the rule does not select the entry.
 func (a *entry) destinationOf(rule string, home Key) (destination, bool) {
 	i := slices.Index(a.rules, rule)

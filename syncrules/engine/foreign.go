@@ -74,8 +74,7 @@ func (c *conflicts) awaitLocked(j *job) *foreign {
 	return f
 }
 
-// watchedLocked says that an object would be seen that appears in a place, whatever it is like: a watch of what a rule
-// selects does not tell of one without the labels.
+// watchedLocked says that an object would be seen that appears in a place, whatever it is like: a watch of what a rule selects may not tell of it.
 func (c *conflicts) watchedLocked(k Key) bool {
 	bare := &unstructured.Unstructured{Object: map[string]any{}}
 	bare.SetNamespace(k.Namespace)
@@ -197,13 +196,11 @@ type conflictWatch struct {
 
 // superviseWatchesLocked opens and closes conflictWatches. Authors have their turns where there are too many.
 func (c *conflicts) superviseWatchesLocked(byAge []*rule, by inforce.Admissions, foreign map[schema.GroupKind]int, start starter) {
-	watched := map[schema.GroupKind]bool{}
+	watched := map[schema.GroupKind]int{} // fewer are enough to stay so
 	for s := range c.watches {
-		watched[s.GVK.GroupKind()] = true
+		watched[s.GVK.GroupKind()] = maxObjectWatches / 2
 	}
-	maps.DeleteFunc(foreign, func(gk schema.GroupKind, n int) bool {
-		return n <= maxObjectWatches/2 || n <= maxObjectWatches && !watched[gk]
-	})
+	maps.DeleteFunc(foreign, func(gk schema.GroupKind, n int) bool { return n <= maxObjectWatches-watched[gk] })
 	wanted, needs := map[Scope][]*rule{}, []inforce.Rule{}
 	for _, r := range byAge {
 		if foreign[r.kind()] == 0 || r.compiled == nil || r.moves || r.idle() {

@@ -64,7 +64,7 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 	case old == nil:
 		e.indexLocked(v, from, ent)
 		v.weighs(1, ent.size())
-	case slices.Equal(old.destinations, ent.destinations) && (ent.destinations == nil || slices.Equal(old.rules, ent.rules)):
+	case ent.placedLike(old):
 		v.weighs(0, ent.size()-old.size())
 		e.countManyLocked(v, ent, 0, ent.size()-old.size())
 	default:

@@ -22,12 +22,11 @@ func (e *Engine) gatherQuotaLocked(j *job) {
 	now := time.Now()
 	for i := range j.claims {
 		c := &j.claims[i]
-		if c.Standing != syncrules.Offered {
-			continue
-		}
-		c.room = e.local.copies.Room(c.Origin, now)
-		if !e.outcomes.quota.May(quota.AccountOf(c.Origin), j.key, now) {
-			j.waiting = append(j.waiting, c.Origin)
+		if c.Standing == syncrules.Offered {
+			c.room = e.local.copies.Room(c.Origin, now)
+			if !e.outcomes.quota.May(quota.AccountOf(c.Origin), j.key, now) {
+				j.waiting = append(j.waiting, c.Origin)
+			}
 		}
 	}
 	e.callNextLocked(now)

@@ -165,8 +165,7 @@ func (e *Engine) wantedLocalsLocked() map[Scope]bool {
 	return wanted
 }
 
-// drainedLocked says that a scope which no rule wants can be closed: another one covers it, or nothing in it is
-// left to decide on, and little takes room.
+// drainedLocked says that a scope which no rule wants can be closed: another one covers it, or nothing in it is left to decide on, and little takes room.
 func (e *Engine) drainedLocked(w *localWatch, wanted map[Scope]bool) bool {
 	gk := w.scope.GVK.GroupKind()
 	for s := range wanted {

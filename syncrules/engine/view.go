@@ -307,7 +307,7 @@ func (f *feed) removeLocked(at types.NamespacedName) {
 func (f *feed) touchLocked(at types.NamespacedName, entries ...*entry) {
 	from := f.v.key(at)
 	for i, ent := range entries {
-		if ent == nil || i > 0 && entries[0] != nil && slices.Equal(entries[0].destinations, ent.destinations) && slices.Equal(entries[0].rules, ent.rules) {
+		if ent == nil || i > 0 && entries[0] != nil && ent.placedLike(entries[0]) {
 			continue // the same places again, which a worker could take twice
 		}
 		for to := range f.e.placesLocked(f.v, at, ent) {
