@@ -55,3 +55,6 @@ func IsNative(obj *unstructured.Unstructured) bool {
 	gvk := obj.GroupVersionKind()
 	return others.Native(gvk.Group, gvk.Kind, obj.GetNamespace(), obj.GetName())
 }
+
+// IsSource says that the object is of the cluster that it is in.
+func IsSource(obj *unstructured.Unstructured) bool { return !IsCopy(obj) && !IsNative(obj) }

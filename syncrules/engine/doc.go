@@ -36,10 +36,10 @@
 //	problem  what an error means, and what may be said about it
 //
 // Package rights, which reviews the agent's rights, has a lock of its own that nothing is called with; package memory, which counts what is held of
-// all peers, one that only Options.Share is called with. Package namespaces has the engine's: it knows which namespaces copies wait for, agents
-// created, and rules select. Which conclusion follows from what is known about a copy is code of package syncrules (Evidence, Plan), and agentctl
-// explains with it. What stays here is asking: supervise.go and views.go open watches, view.go and local.go take in what they say, gather.go and
-// claim.go collect what is known about one copy, work.go and write.go act, results.go records.
+// all peers, one that only Options.Share is called with. Two have the engine's: package namespaces knows which namespaces copies wait for, agents
+// created, and rules select, and package conflicts what is in the way of copies. Which conclusion follows from what is known about a copy is code of
+// package syncrules (Evidence, Plan), and agentctl explains with it. What stays here is asking: supervise.go and views.go open watches, view.go and
+// local.go take in what they say, gather.go and claim.go collect what is known about one copy, work.go and write.go act, results.go records.
 //
 // # Where a copy belongs
 //
@@ -91,7 +91,7 @@
 //
 // An object without the marks of a copy is never touched. Where it has what the copies would bring, all is well; that is how it is in clusters which
 // get the same objects from the same place. Such objects are watched, one by one or, where a kind has many, in the scopes of those rules that move
-// nothing, and of each only a hash is kept. It is read once for each form of it, and of what is offered in its place (foreign.go).
+// nothing, and of each only a hash is kept. It is read once for each form of it, and of what is offered in its place (package conflicts).
 //
 // # What was written, and what was not
 //

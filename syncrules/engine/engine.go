@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine/bounds"
+	"github.com/roster-mesh/roster/syncrules/engine/conflicts"
 	"github.com/roster-mesh/roster/syncrules/engine/fingerprint"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/metrics"
@@ -104,7 +105,7 @@ type Engine struct {
 	views      viewSet
 	local      locals
 	outcomes   outcomes
-	conflicts  conflicts
+	conflicts  *conflicts.Conflicts
 	namespaces *namespaces.Namespaces
 }
 
@@ -151,10 +152,9 @@ func New(o Options) (*Engine, error) {
 	}
 	e.local = newLocals(o.Scopes, quota.NewStock(o.Copies, quota.AccountOf(o.LocalClusterID), o.Parent, func() []string { return e.clusters.ids }))
 	e.rights = newReviewer(e)
-	w := e.wiring()
-	e.conflicts = newConflicts(w, e.hash)
+	e.conflicts = conflicts.New(conflicts.Engine{Lock: &e.mu, SuperviseSoon: e.superviseSoon, EnqueueLocked: e.queue.enqueueLocked}, e.hash)
 	e.namespaces = namespaces.New(namespaces.Engine{
-		Lock: w.lock, SuperviseSoon: w.superviseSoon, Log: o.Log, RetryLocked: e.retryLocked,
+		Lock: &e.mu, SuperviseSoon: e.superviseSoon, Log: o.Log, RetryLocked: e.retryLocked,
 		ChangedLocked: e.namespaceChangedLocked, StaleLocked: e.namespacesStaleLocked, GuardLive: o.GuardLive,
 	})
 	var err error

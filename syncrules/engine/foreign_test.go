@@ -11,13 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/conflicts"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
 // All clusters get the same objects from the same place. They are read once, not once for each cluster that has
 // them or from time to time; and one that goes here is replaced by a copy at once.
 func TestSameObjectsEverywhere(t *testing.T) {
-	const n, peers = 3 * maxObjectWatches, 8
+	const n, peers = 3 * conflicts.MaxObjectWatches, 8
 	inWorld(t, func(w *world) {
 		for i := range peers {
 			id := fmt.Sprintf("%d%s", i, here[1:])
@@ -43,7 +44,7 @@ func TestSameObjectsEverywhere(t *testing.T) {
 		if reads > n+n/4 {
 			t.Errorf("%d reads of %d objects", reads, n)
 		}
-		if open := w.local.open(); open > maxObjectWatches+3 {
+		if open := w.local.open(); open > conflicts.MaxObjectWatches+3 {
 			t.Errorf("%d watches are open", open)
 		}
 		time.Sleep(time.Hour)
@@ -90,14 +91,14 @@ func TestVerdictsAreOfOneRule(t *testing.T) {
 // One member's rules about many namespaces, whose names come first, take from no other the watches of what is in the way of copies: what
 // goes away here is replaced by a copy at once.
 func TestManyNamespacesLeaveConflictWatches(t *testing.T) {
-	const n = 2 * maxObjectWatches
+	const n = 2 * conflicts.MaxObjectWatches
 	inWorld(t, func(w *world) {
-		namespaces := make([]string, maxConflictWatches+1)
+		namespaces := make([]string, conflicts.MaxWatches+1)
 		for i := range namespaces {
 			namespaces[i] = fmt.Sprintf("a%03d", i)
 		}
-		w.setRule(by(a, 0, inNamespaces(testRule("wide-0"), namespaces[:maxConflictWatches]...)))
-		w.setRule(by(a, 1, inNamespaces(testRule("wide-1"), namespaces[maxConflictWatches:]...)))
+		w.setRule(by(a, 0, inNamespaces(testRule("wide-0"), namespaces[:conflicts.MaxWatches]...)))
+		w.setRule(by(a, 1, inNamespaces(testRule("wide-1"), namespaces[conflicts.MaxWatches:]...)))
 		w.setRule(by(b, 2, testRule("honest")))
 		for i := range n {
 			name := fmt.Sprint("x", i)
@@ -106,8 +107,8 @@ func TestManyNamespacesLeaveConflictWatches(t *testing.T) {
 		}
 		w.settle()
 		w.wantReady("honest", metav1.ConditionFalse, problem.ReasonConflict)
-		if got := len(w.e.conflicts.watches); got != maxConflictWatches {
-			t.Errorf("%d watches of what is in the way, want %d", got, maxConflictWatches)
+		if got := w.e.conflicts.WatchesLocked(); got != conflicts.MaxWatches {
+			t.Errorf("%d watches of what is in the way, want %d", got, conflicts.MaxWatches)
 		}
 		for i := range n {
 			w.local.remove(cm(fmt.Sprint("x", i)))

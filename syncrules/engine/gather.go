@@ -82,7 +82,7 @@ func (e *Engine) gatherLocked(key Key) *job {
 	j.kind = e.rules.kinds[key.GroupKind]
 	e.gatherClaimsLocked(j)
 	e.gatherQuotaLocked(j)
-	e.conflicts.gatherVerdictLocked(j)
+	e.gatherVerdictLocked(j)
 	if j.local == nil {
 		e.gatherAwaitedLocked(j)
 	}

@@ -51,16 +51,6 @@ func TestWhatIsWrongWithARuleIsBounded(t *testing.T) {
 	}
 }
 
-// A conflictWatch is called without the lock: the rule that it is for may have become unusable by then.
-func TestConflictWatchOfASpoiledRule(t *testing.T) {
-	r := newRule(testRule("r"), Options{}.Consent, nil)
-	g := &conflictWatch{rules: []*rule{r}}
-	r.compiled = nil
-	if !g.keep(configMap("x", "1")) {
-		t.Error("the rule that the watch was opened for is not asked")
-	}
-}
-
 // The content of a Secret is no less secret where a rule makes something else of it.
 func TestRefusalOfWhatWasASecret(t *testing.T) {
 	inWorld(t, func(w *world) {

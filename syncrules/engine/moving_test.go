@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/conflicts"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
@@ -306,17 +307,17 @@ func TestRenderedForEachCluster(t *testing.T) {
 
 func TestForeignObjectWhereACopyBelongs(t *testing.T) {
 	inWorld(t, func(w *world) {
-		for i := range 2 * maxObjectWatches {
+		for i := range 2 * conflicts.MaxObjectWatches {
 			w.local.put(configMap(fmt.Sprintf("copy-of-x%02d", i), "mine"))
 			w.peers[a].put(configMap(fmt.Sprintf("x%02d", i), "1"))
 		}
 		w.setRule(moving(testRule("r"), "name", "copy-of-{{ .Object.GetName }}"))
 		w.settle()
 		w.wantReady("r", metav1.ConditionFalse, problem.ReasonConflict)
-		if w.local.count("update")+w.local.count("delete") > 0 || len(w.e.conflicts.watches) > 0 {
-			t.Errorf("requests %v, %d watches of conflicts", w.local.requests, len(w.e.conflicts.watches))
+		if w.local.count("update")+w.local.count("delete") > 0 || w.e.conflicts.WatchesLocked() > 0 {
+			t.Errorf("requests %v, %d watches of conflicts", w.local.requests, w.e.conflicts.WatchesLocked())
 		}
-		for i := range 2 * maxObjectWatches {
+		for i := range 2 * conflicts.MaxObjectWatches {
 			w.local.remove(cm(fmt.Sprintf("copy-of-x%02d", i)))
 			w.settle()
 		}

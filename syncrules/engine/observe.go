@@ -66,7 +66,7 @@ func (e *Engine) gatherObservedLocked(j *job) *job {
 	if len(e.toldLocked(look)) == 0 {
 		return nil
 	}
-	e.conflicts.gatherVerdictLocked(look)
+	e.gatherVerdictLocked(look)
 	if j.local == nil && !slices.ContainsFunc(j.claims, func(c claim) bool { return c.Standing == syncrules.Offered }) {
 		j.foreign = false // what is in the place is of interest for the look alone
 	}

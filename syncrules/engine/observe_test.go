@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/conflicts"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 )
 
@@ -278,19 +279,19 @@ func TestObserveSeesWhatIsNotSelected(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := testRule("r")
 		r.Spec.Rules[0].Matches[0].Labels = []metav1.LabelSelector{{MatchLabels: map[string]string{"app": "web"}}}
-		for i := range 3 * maxObjectWatches {
+		for i := range 3 * conflicts.MaxObjectWatches {
 			obj := configMap(fmt.Sprintf("x%d", i), "1")
 			obj.SetLabels(map[string]string{"app": "web"})
 			w.peers[a].put(obj)
 		}
 		w.setRule(observing(r))
 		w.settle()
-		time.Sleep(2 * foreignRetry)
-		for i := range 3 * maxObjectWatches {
+		time.Sleep(2 * conflicts.Retry)
+		for i := range 3 * conflicts.MaxObjectWatches {
 			w.local.put(configMap(fmt.Sprintf("x%d", i), "mine"))
 		}
-		time.Sleep(2 * foreignRetry)
-		if r := w.report("r"); r.Drifted != 0 || r.Conflicts != 3*maxObjectWatches {
+		time.Sleep(2 * conflicts.Retry)
+		if r := w.report("r"); r.Drifted != 0 || r.Conflicts != 3*conflicts.MaxObjectWatches {
 			t.Errorf("drifted %d, conflicts %d", r.Drifted, r.Conflicts)
 		}
 	})

@@ -82,7 +82,7 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 		e.superviseSoon()
 	}
 	if j.foreign && j.local != nil {
-		e.conflicts.clearLocked(k)
+		e.conflicts.ClearLocked(k)
 	}
 	if out.problem != nil && out.problem.Namespace {
 		e.namespaces.AwaitLocked(k)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/roster-mesh/roster/syncrules/engine/conflicts"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
@@ -53,8 +54,9 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 	e.superviseScopingLocked(start)
 	scopes, changed := e.superviseLocalsLocked(start)
 	e.superviseViewsLocked(start)
-	e.conflicts.superviseLocked(e.rules.byAge, e.admissions(), start)
-	e.namespaces.SuperviseLocked(func(s Scope, sink Sink) func() { return e.conflicts.watch(start, s, nil, sink) }, e.createsNamespacesLocked(), e.selectsNamespacesLocked())
+	here := e.watchHere(start)
+	e.conflicts.SuperviseLocked(e.rulesInPlaceLocked(), e.admissions(), here)
+	e.namespaces.SuperviseLocked(func(s Scope, sink Sink) func() { return here(s, nil, sink) }, e.createsNamespacesLocked(), e.selectsNamespacesLocked())
 	e.superviseReviewsLocked()
 	e.judgeStaleLocked()
 	e.mu.Unlock()
@@ -89,6 +91,13 @@ func (e *Engine) judgeStaleLocked() {
 
 // starter starts a watch and returns what stops it.
 type starter func(run func(context.Context)) (stop func())
+
+// watchHere watches the local API server by watches that start starts.
+func (e *Engine) watchHere(start starter) conflicts.Watch {
+	return func(scope Scope, keep func(*unstructured.Unstructured) bool, sink Sink) (stop func()) {
+		return start(func(ctx context.Context) { e.watch(ctx, e.o.Local, scope, keep, sink) })
+	}
+}
 
 // watch keeps one watch going until ctx ends. A Source bridges outages itself; what it gives up on is retried
 // here, slowly.
@@ -206,6 +215,14 @@ func (e *Engine) forgetScopeLocked(s Scope) {
 			e.forgetLocked(e.outcomes.results, k)
 			e.forgetLocked(e.outcomes.observed, k)
 		}
+	}
+}
+
+// retryLocked puts a copy up, without waiting for its back-off, if it is not as it should be for a reason, "" for any.
+func (e *Engine) retryLocked(k Key, reason string) {
+	if r := e.outcomes.results[k]; reason == "" || r != nil && r.Reason == reason {
+		e.outcomes.pacer.Succeeded(k)
+		e.queue.enqueueLocked(k)
 	}
 }
 

@@ -141,7 +141,7 @@ func (f *feed) keep(obj *unstructured.Unstructured) bool {
 
 // first is the first rule that selects an object of this source; -1 for none.
 func (f *feed) first(obj *unstructured.Unstructured) int {
-	if !isSource(obj) || !f.v.scope.Holds(obj) {
+	if !syncrules.IsSource(obj) || !f.v.scope.Holds(obj) {
 		return -1
 	}
 	return slices.IndexFunc(f.rules, func(r *syncrules.Rule) bool { return f.selects(r, obj) })
@@ -167,11 +167,6 @@ func (f *feed) selects(r *syncrules.Rule, obj *unstructured.Unstructured) bool {
 		f.e.rules.asked.Add(1)
 	}
 	return r.Match(obj)
-}
-
-// isSource says that the object is of the cluster that it is in.
-func isSource(obj *unstructured.Unstructured) bool {
-	return !syncrules.IsCopy(obj) && !syncrules.IsNative(obj)
 }
 
 // judge is the entry of an object that rules select, nil when none does.

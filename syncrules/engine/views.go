@@ -45,7 +45,7 @@ func newViewSet(o *Options) viewSet {
 // kept.
 func (e *Engine) superviseViewsLocked(start starter) {
 	var opened []*view
-	e.views.watches.Limit(e.o.Views(len(e.local.watches) + len(e.conflicts.watches)))
+	e.views.watches.Limit(e.o.Views(len(e.local.watches) + e.conflicts.WatchesLocked()))
 	for gk := range e.supervisor.kinds {
 		for _, p := range e.clusters.peers {
 			opened = append(opened, e.superviseSourceLocked(gk, p, start)...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/drift"
+	"github.com/roster-mesh/roster/syncrules/engine/conflicts"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/packed"
@@ -21,8 +22,6 @@ const (
 	writeTimeout = 30 * time.Second
 	// raceRetry is for when a write lost a race and the event that it lost to does not come.
 	raceRetry = time.Second
-	// foreignRetry is for objects in the way that are not watched.
-	foreignRetry = 5 * time.Minute
 )
 
 // errRace is returned by a step whose write lost against another one: the event of that one puts the key up
@@ -188,24 +187,22 @@ func (e *Engine) readExisting(ctx context.Context, j *job, w *weighed, out *outc
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if missing {
-		if e.conflicts.awaitLocked(j).Missed(time.Now()); !e.conflicts.watchedLocked(j.key) {
-			out.again = foreignRetry
+		if !e.conflicts.MissedLocked(j.key, j.written()) {
+			out.again = conflicts.Retry
 		}
 		return errRace
 	}
 	if c := copies.New(obj); c != nil && c.Owner != "" {
-		e.conflicts.clearLocked(j.key)
+		e.conflicts.ClearLocked(j.key)
 		c.Unseen = time.Now()
 		e.putCopyLocked(j.key, c)
 		e.queue.enqueueLocked(j.key)
 		return errRace
 	}
-	f := e.conflicts.awaitLocked(j)
 	w.Local = obj
 	out.decision = syncrules.Plan(w.Facts)
-	f.Take(e.hash.Foreign(obj), time.Now(), out.decision, j.offers(w))
-	if f.watch == nil && e.conflicts.seesLocked(j.key) == 0 {
-		out.again = foreignRetry
+	if !e.conflicts.FoundLocked(j.key, j.written(), obj, out.decision, j.offers(w)) {
+		out.again = conflicts.Retry
 	}
 	return nil
 }
@@ -228,7 +225,7 @@ func (e *Engine) readForeign(ctx context.Context, j *job, w *weighed) (done bool
 		}
 	}
 	e.mu.Lock()
-	e.conflicts.clearLocked(j.key)
+	e.conflicts.ClearLocked(j.key)
 	e.mu.Unlock()
 	return false, outcome{}
 }
