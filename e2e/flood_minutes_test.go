@@ -101,6 +101,7 @@ func TestFloods(t *testing.T) {
 		})
 	})
 	play("Copies", r.leaves)
+	play("Renames", r.renames)
 	play("Watches", r.watches)
 	key, thief := r.stolen(t)
 	play("Removals", func(t *testing.T, quietly latency) { r.removals(t, quietly, key, thief) })

@@ -165,6 +165,7 @@ func directly() map[string][]string {
 		"syncrules/engine/inforce": lockFree, "syncrules/engine/quota": lockFree, "syncrules/engine/tally": lockFree,
 		"syncrules/engine/anew": lockFree, "syncrules/engine/fingerprint": lockFree, "syncrules/engine/notify": lockFree,
 		"syncrules/engine/visible": lockFree, "syncrules/engine/dropped": lockFree, "syncrules/engine/deletions": lockFree, "syncrules/engine/bounds": lockFree,
+		"syncrules/engine/selections": lockFree,
 	}
 }
 

@@ -48,7 +48,7 @@ func packagesAbove() map[string]int {
 		"replica":                             3900,
 		"replica/journal":                     2300,
 		"syncrules":                           4700,
-		"syncrules/engine":                    5600,
+		"syncrules/engine":                    5800,
 	}
 }
 

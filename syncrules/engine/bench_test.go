@@ -59,7 +59,7 @@ func newLarge(b *testing.B, share bool) *large {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &large{Engine: e, ctx: ctx}
 	b.Cleanup(func() { cancel(); w.group.Wait(); e.queue.ShutDown() })
-	e.queue.open()
+	e.queue.Open()
 	for i := range benchRules {
 		r := testRule(fmt.Sprintf("r%02d", i))
 		r.Spec.Rules[0].Matches[0].Namespaces[0] = fmt.Sprintf("ns%d", i)

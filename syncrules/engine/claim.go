@@ -24,7 +24,9 @@ type claim struct {
 	content uint64 // of what a copy would be but for the owner's mark
 	cluster *v1alpha1.Cluster
 	arrived time.Time
-	room    int64 // for the copies of its origin
+	authors []string // of rules, the oldest first
+	author  string   // the one of them that has most room for the copy
+	room    int64    // so much
 }
 
 // surplus is a source that does not get the place that a rule has for its copy: another one of its cluster has it.
@@ -118,7 +120,7 @@ func (e *Engine) claimOfLocked(j *job, p *peer, from Key, held []holding, mine *
 		for _, name := range mine.Rules {
 			i, ok := slices.BinarySearchFunc(rules, name, func(r *rule, name string) int { return strings.Compare(r.name, name) })
 			if r := e.rules.byName[name]; r == nil {
-				s.Weigh(syncrules.RuleGone(name, mine.RuleDeletion))
+				s.Weigh(syncrules.RuleGone(name, atMost(mine.RuleDeletion, mine)))
 			} else if !ok {
 				rules = slices.Insert(rules, i, r)
 			}
@@ -133,18 +135,22 @@ func (e *Engine) claimOfLocked(j *job, p *peer, from Key, held []holding, mine *
 		evidence, ent := e.evidenceLocked(j, r, p, from, maker)
 		s.Weigh(evidence)
 		if ent != nil && ent.held == "" {
-			c.rules, c.names = append(c.rules, r.compiled), ent.rules
-			c.object, c.arrived, c.content = ent.object, ent.arrived, ent.sum
+			c.names, c.object, c.arrived, c.content = ent.rules, ent.object, ent.arrived, ent.sum
 			offering = append(offering, r)
 		}
 	}
-	c.content = e.contentOf(c.content, offering, p)
 	if !slices.EqualFunc(c.names, offering, func(name string, r *rule) bool { return name == r.name }) {
 		c.names = make([]string, len(offering)) // some of the rules that select it do not ask for this copy
 		for i, r := range offering {
 			c.names[i] = r.name
 		}
 	}
+	makers := e.makersOf(offering)
+	for _, r := range makers {
+		c.rules = append(c.rules, r.compiled)
+	}
+	c.authors = e.authorsOf(makers)
+	c.content = e.contentOf(c.content, makers, p)
 	var heard bool
 	c.Claim, heard = s.Conclude(c.Claim, len(c.rules) > 0)
 	c.Adopters = syncrules.Adopters(c.rules)
@@ -172,7 +178,7 @@ func (e *Engine) selectingLocked(held []holding, key Key) []*rule {
 			rules = make([]*rule, 0, len(ent.rules))
 		}
 		for i, name := range ent.rules {
-			if ent.destinations != nil && !ent.destinations[i].reaches(key) {
+			if ent.destinations != nil && !ent.destinations[i].Reaches(key) {
 				continue
 			}
 			if r := e.rules.byName[name]; r != nil && r.kind() == h.v.scope.GVK.GroupKind() {
@@ -193,7 +199,7 @@ func (e *Engine) evidenceLocked(j *job, r *rule, p *peer, from Key, mine *copies
 	out = syncrules.Evidence{Rule: r.name, Cluster: p.name(), Made: mine != nil}
 	out.Relation, _, out.Why = e.relateLocked(r, p)
 	if r.compiled != nil {
-		out.Deletion, out.RuleDeletion = r.compiled.Deletion(), r.compiled.RuleDeletion()
+		out.Deletion, out.RuleDeletion = r.compiled.Deletion(), atMost(r.compiled.RuleDeletion(), mine)
 	}
 	if !j.observed {
 		out.Observes = r.observes()

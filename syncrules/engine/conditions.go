@@ -58,7 +58,7 @@ func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) me
 			Status: metav1.ConditionUnknown, Reason: problem.ReasonStarting,
 			Message: fmt.Sprintf("the first list of %d of %d sources is on its way", starting, asked),
 		}
-	case !r.sender.WasReady && (e.queue.pendingOfLocked(r) || t.Tried > 0):
+	case !r.sender.WasReady && (e.queue.PendingLocked(r.kinds) || t.Tried > 0):
 		return no(problem.ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.Synced, t.Matched))
 	}
 	if t.Slow != "" {
@@ -222,6 +222,11 @@ func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *t
 			out.Message = "not connected"
 		}
 		return out, &trouble{reason: problem.ReasonSourceUnreachable, text: "cluster " + p.name() + ": " + out.Message}
+	}
+	if e.endedLocked(r, p.ClusterID) {
+		t := e.tooManyPlacesLocked(r, p)
+		out.Watching, out.Message = false, t.text
+		return out, &t
 	}
 	for _, s := range r.scopes {
 		v := e.views.byPeer[p.ClusterID][s]

@@ -41,7 +41,7 @@ func newCosts(t *testing.T, rules ...*v1alpha1.ResourceSyncRule) *costs {
 		group.Wait()
 		e.queue.ShutDown()
 	})
-	e.queue.open()
+	e.queue.Open()
 	for _, r := range rules {
 		e.SetRule(r, nil)
 	}

@@ -24,16 +24,18 @@
 //
 // What can be decided without asking anybody is in packages below this one. They have no lock, get the time as an argument, and are tested alone:
 //
-//	place    keys of objects, and scopes of watches
-//	copies   what is known of the copies here, with its indexes
-//	guard    the deletion guard of a rule
-//	inforce  which rules are in force, and which watches are opened, where there are too many
-//	bounds   how much may be held, by the memory limit
-//	lanes    which keys may be worked on while some writes are slow
-//	pace     when a copy may be written, and tried again
-//	quota    how much may be written because of one cluster
-//	tally    what the results of a rule add up to, and its events
-//	problem  what an error means, and what may be said about it
+//	place       keys of objects, and scopes of watches
+//	copies      what is known of the copies here, with its indexes
+//	guard       the deletion guard of a rule
+//	inforce     which rules are in force, and which watches are opened, where there are too many
+//	bounds      how much may be held, by the memory limit
+//	selections  which rules ask for nothing of a cluster, where many select the same objects
+//	queue       which keys wait for a decision
+//	lanes       which keys may be worked on while some writes are slow
+//	pace        when a copy may be written, and tried again
+//	quota       how much may be written because of one cluster
+//	tally       what the results of a rule add up to, and its events
+//	problem     what an error means, and what may be said about it
 //
 // Package rights, which reviews the agent's rights, has a lock of its own that nothing is called with; package memory, which counts what is held of
 // all peers, one that only Options.Share is called with. Two have the engine's: package namespaces knows which namespaces copies wait for, agents
@@ -45,7 +47,7 @@
 //
 // A Key is the place of a copy. Views are kept by the places of sources, and rules are found by the kind of their sources (readers of a kind) and by
 // the kinds of their copies (writers). Where a rule may rename, move or change the kind of what it copies, each entry knows where its copies belong
-// (destination), and each copy where its source is (copies.Copy.MovedFrom), from its own marks; both are nil for everything that stays in its place.
+// (place.Destinations), and each copy where its source is (copies.Copy.MovedFrom), from its own marks; both are nil for everything that stays in its place.
 // findLocked joins the two. A source that is there, but whose copy belongs elsewhere, is proof that it is gone from here: the old copy is deleted
 // and the new one is made, each on its own.
 //

@@ -25,6 +25,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/metrics"
 	"github.com/roster-mesh/roster/syncrules/engine/namespaces"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/queue"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
 	"github.com/roster-mesh/roster/syncrules/engine/visible"
@@ -98,7 +99,7 @@ type Engine struct {
 	mu         mutex
 	supervisor supervisor
 	reporter   reporter
-	queue      keyQueue
+	queue      queue.Keys
 	clusters   clusters
 	scoping    scoping
 	rules      ruleSet
@@ -146,13 +147,14 @@ func New(o Options) (*Engine, error) {
 	}
 	o.Consent.Namespace = o.Namespace
 	e := &Engine{
-		o: o, hash: fingerprint.New(), supervisor: newSupervisor(), reporter: newReporter(), queue: newKeyQueue(o.Workers),
+		o: o, hash: fingerprint.New(), supervisor: newSupervisor(), reporter: newReporter(), queue: queue.New(),
 		clusters: newClusters(), scoping: scoping{asking: map[schema.GroupVersionKind]chan struct{}{}}, rules: newRuleSet(),
-		views: newViewSet(&o), outcomes: newOutcomes(o.Quota),
+		views: newViewSet(&o), outcomes: newOutcomes(o.Quota, o.Workers),
 	}
-	e.local = newLocals(o.Scopes, quota.NewStock(o.Copies, quota.AccountOf(o.LocalClusterID), o.Parent, func() []string { return e.clusters.ids }))
+	stock := quota.NewStock(o.Copies, o.LocalClusterID, o.Parent, e.allAuthorsLocked, func() []string { return e.clusters.ids })
+	e.local = newLocals(o.Scopes, stock, e.authorsLocked)
 	e.rights = newReviewer(e)
-	e.conflicts = conflicts.New(conflicts.Engine{Lock: &e.mu, SuperviseSoon: e.superviseSoon, EnqueueLocked: e.queue.enqueueLocked}, e.hash)
+	e.conflicts = conflicts.New(conflicts.Engine{Lock: &e.mu, SuperviseSoon: e.superviseSoon, EnqueueLocked: e.queue.EnqueueLocked}, e.hash)
 	e.namespaces = namespaces.New(namespaces.Engine{
 		Lock: &e.mu, SuperviseSoon: e.superviseSoon, Log: o.Log, RetryLocked: e.retryLocked,
 		ChangedLocked: e.namespaceChangedLocked, StaleLocked: e.namespacesStaleLocked, GuardLive: o.GuardLive,
@@ -164,7 +166,7 @@ func New(o Options) (*Engine, error) {
 
 // Run does the work until ctx ends. It may be called once.
 func (e *Engine) Run(ctx context.Context) error {
-	e.queue.open()
+	e.queue.Open()
 	var group sync.WaitGroup
 	for range e.o.Workers {
 		group.Go(func() { e.work(ctx) })
@@ -214,6 +216,7 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule, refused error) {
 	fresh.fit(e.scoping.known)
 	if old != nil {
 		fresh.inherit(old, &e.rules.edits)
+		e.views.selections.Edited(r.Name)
 		e.staleRuleLocked(old)
 	}
 	e.rules.byName[r.Name] = fresh
@@ -238,6 +241,7 @@ func (e *Engine) DeleteRule(name string) {
 	if old != nil {
 		delete(e.rules.byName, name)
 		e.namespaces.SelectLocked(name, nil)
+		e.views.selections.Edited(name)
 		e.metrics.ForgetRule(name)
 		e.staleRuleLocked(old)
 		e.indexKindsLocked()

@@ -42,7 +42,7 @@ func testClaim(t *testing.T, c claimtest.Case) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.queue.open() // and no worker takes from it
+	e.queue.Open() // and no worker takes from it
 	for _, r := range c.Rules {
 		e.SetRule(r, nil)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
+	"github.com/roster-mesh/roster/syncrules/engine/selections"
 	"github.com/roster-mesh/roster/syncrules/fanout"
 )
 
@@ -22,16 +23,11 @@ import (
 // Key that stands for all of them, so that an entry and its index do not grow with the namespaces. Which ones these are,
 // package namespaces knows.
 
-// reaches says that the copy belongs in a place, or in one of the places that it may be.
-func (d destination) reaches(k Key) bool {
-	return d.to == k || d.to.Many() && k.Namespace != "" && d.to == k.Anywhere()
-}
-
 // placesLocked are the places of the copies of an entry: in all namespaces that rules select for them, and where there are copies
 // of it, which may be in namespaces that are not selected any more.
 func (e *Engine) placesLocked(v *view, from types.NamespacedName, ent *entry) iter.Seq[Key] {
 	return func(yield func(Key) bool) {
-		for to := range ent.targets(v.key(from)) {
+		for to := range ent.destinations.Places(v.key(from)) {
 			if !to.Many() {
 				if !yield(to) {
 					return
@@ -39,7 +35,7 @@ func (e *Engine) placesLocked(v *view, from types.NamespacedName, ent *entry) it
 				continue
 			}
 			for i, d := range ent.destinations {
-				if d.to != to {
+				if d.To != to || e.views.selections.Ended(selections.Of{Rule: ent.rules[i], Cluster: v.peer}) {
 					continue
 				}
 				for namespace := range e.namespaces.InLocked(ent.rules[i], v.peer) {
@@ -63,8 +59,9 @@ func (e *Engine) placesLocked(v *view, from types.NamespacedName, ent *entry) it
 // countManyLocked counts what an entry adds for the rules that copy it into many namespaces.
 func (e *Engine) countManyLocked(v *view, ent *entry, objects int, bytes int64) {
 	for i, d := range ent.destinations {
-		if d.to.Many() {
+		if d.To.Many() {
 			e.namespaces.CountLocked(ent.rules[i], v.peer, fanout.Load{Objects: objects, Bytes: bytes})
+			e.spreadLocked(ent.rules[i], v.peer, e.namespaces.PlacesLocked(ent.rules[i], v.peer))
 		}
 	}
 }
@@ -124,11 +121,12 @@ func (e *Engine) namespaceChangedLocked(rule, namespace string) {
 	if r == nil {
 		return
 	}
+	e.respreadLocked(rule)
 	lacks := false
 	for _, gk := range r.kinds {
 		for at := range e.views.holders[place.Anywhere(gk)] {
 			k := Key{GroupKind: gk, Namespace: namespace, Name: at.Name}
-			e.queue.enqueueLocked(k)
+			e.queue.EnqueueLocked(k)
 			c := e.local.copies.At(k)
 			switch {
 			case c == nil || r.compiled == nil:
@@ -154,6 +152,7 @@ func (e *Engine) namespacesStaleLocked(rule string, uncounted bool) {
 	if r == nil {
 		return
 	}
+	e.respreadLocked(rule)
 	for _, id := range e.clusters.ids {
 		if uncounted {
 			r.guard.Doubt(id)

@@ -105,7 +105,7 @@ func TestAnEditOfTheSourceDoesNotLiftTheGuard(t *testing.T) {
 		w.e.mu.Lock()
 		stopped := w.e.rules.byName["r"].guard.Stopped()
 		for i := range 6 {
-			w.e.queue.enqueueLocked(in(fmt.Sprintf("n%02d", i), "x"))
+			w.e.queue.EnqueueLocked(in(fmt.Sprintf("n%02d", i), "x"))
 		}
 		w.e.mu.Unlock()
 		time.Sleep(time.Second)

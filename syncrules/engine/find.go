@@ -4,7 +4,6 @@
 package engine
 
 import (
-	"iter"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,61 +20,26 @@ import (
 // view knows where the copies of it belong, and every copy where it came from. Both are nil where that is the same
 // place, as nearly always.
 
-// destination is where the copy that one rule makes of an entry belongs.
-type destination struct {
-	to      Key
-	fault   string // why that cannot be told, for people; "" normally
-	refused bool   // the fault is that this cluster does not consent
-}
-
 // destinationOf asks the rule. It is called without mu.
-func (f *feed) destinationOf(r *syncrules.Rule, obj *unstructured.Unstructured) destination {
+func (f *feed) destinationOf(r *syncrules.Rule, obj *unstructured.Unstructured) place.Destination {
 	gk := f.v.scope.GVK.GroupKind()
 	if !r.Moves() {
-		return destination{to: place.KeyOf(gk, obj)}
+		return place.Destination{To: place.KeyOf(gk, obj)}
 	}
 	if err := f.e.o.Consent.RefuseSource(obj, gk); err != nil {
-		return destination{fault: problem.Describe(err, false), refused: true}
+		return place.Destination{Fault: problem.Describe(err, false), Refused: true}
 	}
 	in := f.input
 	in.Into = metav1.NamespaceDefault // the name is the same in all
 	to, err := r.Target(obj, in)
 	if err != nil {
-		return destination{fault: problem.Describe(err, gk.Kind == "Secret" && gk.Group == "")}
+		return place.Destination{Fault: problem.Describe(err, gk.Kind == "Secret" && gk.Group == "")}
 	}
 	k := Key{GroupKind: to.GroupKind(), Namespace: to.Namespace, Name: to.Name}
 	if r.FanOut() != nil {
 		k = k.Anywhere()
 	}
-	return destination{to: k}
-}
-
-// destinationsUnlessHome is nil where all copies are in the place of their source.
-func destinationsUnlessHome(all []destination, home Key) []destination {
-	if slices.ContainsFunc(all, func(d destination) bool { return d != destination{to: home} }) {
-		return all
-	}
-	return nil
-}
-
-// targets are the places of the copies, each once, those in many namespaces as one; home is that of the entry.
-func (a *entry) targets(home Key) iter.Seq[Key] {
-	return func(yield func(Key) bool) {
-		if a.destinations == nil {
-			yield(home)
-			return
-		}
-		for i, x := range a.destinations {
-			if x.fault == "" && !slices.Contains(a.destinations[:i], x) && !yield(x.to) {
-				return
-			}
-		}
-	}
-}
-
-// faulty says that where some copy of it belongs cannot be told.
-func (a *entry) faulty() bool {
-	return slices.ContainsFunc(a.destinations, func(x destination) bool { return x.fault != "" })
+	return place.Destination{To: k}
 }
 
 // placedLike says that its copies belong in the places of the other one's, by the same rules.
@@ -84,13 +48,13 @@ func (a *entry) placedLike(o *entry) bool {
 }
 
 // destinationOf is where the copy that a rule makes belongs; false when the rule does not select the entry.
-func (a *entry) destinationOf(rule string, home Key) (destination, bool) {
+func (a *entry) destinationOf(rule string, home Key) (place.Destination, bool) {
 	i := slices.Index(a.rules, rule)
 	switch {
 	case i < 0:
-		return destination{}, false
+		return place.Destination{}, false
 	case a.destinations == nil:
-		return destination{to: home}, true
+		return place.Destination{To: home}, true
 	}
 	return a.destinations[i], true
 }
@@ -111,12 +75,12 @@ func faultKey(v *view, at types.NamespacedName) Key {
 func (e *Engine) tellFaultsLocked(v *view, at types.NamespacedName, ent *entry) {
 	r := &tally.Result{State: tally.Failed, Reason: problem.ReasonSourceObject}
 	for i, a := range ent.destinations {
-		if a.fault == "" {
+		if a.Fault == "" {
 			continue
 		}
 		if r.Text == "" {
-			r.Text = v.key(at).String() + " of cluster " + e.clusterNameLocked(v.peer) + ": " + a.fault
-			if a.refused {
+			r.Text = v.key(at).String() + " of cluster " + e.clusterNameLocked(v.peer) + ": " + a.Fault
+			if a.Refused {
 				r.Reason = problem.ReasonConsentRequired
 			}
 		}
@@ -154,11 +118,11 @@ func (e *Engine) findLocked(r *rule, peer string, from, to Key) (syncrules.Found
 			if ent := v.entries[at]; ent != nil {
 				switch x, ok := ent.destinationOf(r.name, from); {
 				case !ok:
-				case x.fault != "":
+				case x.Fault != "":
 					return syncrules.FoundFaulty, ent
-				case x.to == to:
+				case x.To == to:
 					return syncrules.FoundPresent, ent
-				case x.reaches(to):
+				case x.Reaches(to):
 					return e.findInLocked(r, v, to), ent
 				case v.live:
 					return syncrules.FoundElsewhere, ent

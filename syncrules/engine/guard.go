@@ -26,7 +26,7 @@ func (e *Engine) lostLocked(v *view, from types.NamespacedName, ent *entry) {
 		}
 		for to := range e.placesLocked(v, from, ent) {
 			c := e.local.copies.At(to)
-			if x, _ := ent.destinationOf(name, v.key(from)); c != nil && c.Owner == v.peer && x.reaches(to) && c.Source(to) == v.key(from) && r.mayLack(c) {
+			if x, _ := ent.destinationOf(name, v.key(from)); c != nil && c.Owner == v.peer && x.Reaches(to) && c.Source(to) == v.key(from) && r.mayLack(c) {
 				r.guard.Lack(c.Owner, to, c.Disabled)
 			}
 		}

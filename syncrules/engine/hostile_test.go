@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/queue"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
@@ -94,8 +95,8 @@ func TestWhatIsInTheWayIsNotReconciled(t *testing.T) {
 // Deletions of a kind that is not served here are proof of nothing that will ever be decided.
 func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
 	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[types.NamespacedName]*entry{}, usage: memory.New(1<<20, memory.Equally).Of(a)}
-	e := &Engine{queue: newKeyQueue(1), rules: newRuleSet(), views: newViewSet(&Options{}), local: newLocals(nil, nil)}
-	e.queue.open()
+	e := &Engine{queue: queue.New(), rules: newRuleSet(), views: newViewSet(&Options{}), local: newLocals(nil, nil, nil)}
+	e.queue.Open()
 	defer e.queue.ShutDown()
 	f := &feed{e: e, v: v}
 	v.feed = f

@@ -62,6 +62,7 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 	old := v.entries[from]
 	switch {
 	case old == nil:
+		e.selectedLocked(v, from, ent, 1)
 		e.indexLocked(v, from, ent)
 		v.weighs(1, ent.size())
 	case ent.placedLike(old):
@@ -69,6 +70,8 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 		e.countManyLocked(v, ent, 0, ent.size()-old.size())
 	default:
 		e.unindexLocked(v, from, old)
+		e.selectedLocked(v, from, old, -1)
+		e.selectedLocked(v, from, ent, 1)
 		e.indexLocked(v, from, ent)
 		v.weighs(0, ent.size()-old.size())
 	}
@@ -85,6 +88,7 @@ func (e *Engine) dropEntryLocked(v *view, from types.NamespacedName) {
 	if old := v.entries[from]; old != nil {
 		v.weighs(-1, -old.size())
 		e.unindexLocked(v, from, old)
+		e.selectedLocked(v, from, old, -1)
 	}
 	delete(v.entries, from)
 }
@@ -92,7 +96,7 @@ func (e *Engine) dropEntryLocked(v *view, from types.NamespacedName) {
 // indexLocked notes that the view has an entry, and unindexLocked that it has it no more.
 func (e *Engine) indexLocked(v *view, from types.NamespacedName, ent *entry) {
 	h := holding{v, from}
-	for to := range ent.targets(v.key(from)) {
+	for to := range ent.destinations.Places(v.key(from)) {
 		held := e.views.holders[to.GroupKind]
 		if held == nil {
 			held = map[types.NamespacedName][]holding{}
@@ -109,7 +113,7 @@ func (e *Engine) indexLocked(v *view, from types.NamespacedName, ent *entry) {
 }
 
 func (e *Engine) unindexLocked(v *view, from types.NamespacedName, ent *entry) {
-	for to := range ent.targets(v.key(from)) {
+	for to := range ent.destinations.Places(v.key(from)) {
 		held, at := e.views.holders[to.GroupKind], to.NamespacedName()
 		held[at] = slices.DeleteFunc(held[at], func(h holding) bool { return h.v == v && h.from == from })
 		if len(held[at]) == 0 {
@@ -142,7 +146,7 @@ func (e *Engine) awaitLocked(k Key, peer string) {
 
 func (e *Engine) wakeWaitingLocked(peer string) {
 	for k := range e.views.waiting[peer] {
-		e.queue.enqueueLocked(k)
+		e.queue.EnqueueLocked(k)
 	}
 	delete(e.views.waiting, peer)
 }

@@ -30,7 +30,7 @@ func (w *world) checkIndexes() {
 	for _, views := range e.views.byPeer {
 		for s, v := range views {
 			for at, ent := range v.entries {
-				for to := range ent.targets(v.key(at)) {
+				for to := range ent.destinations.Places(v.key(at)) {
 					targets++
 					if !slices.Contains(e.views.holders[to.GroupKind][to.NamespacedName()], holding{v, at}) {
 						w.t.Errorf("the entry %v %v of %s is in no index", s.GVK.Kind, at, v.peer)

@@ -114,7 +114,7 @@ func (e *Engine) countLackingLocked(r *rule, owner string, first bool) {
 			k := place.At(gk, at)
 			f, _ := e.findLocked(r, owner, c.Source(k), k)
 			if first && f != syncrules.FoundPresent && c.DecidedBy(r.name) {
-				e.queue.enqueueLocked(k)
+				e.queue.EnqueueLocked(k)
 			}
 			if f == syncrules.FoundLacking && r.mayLack(c) {
 				r.guard.Lack(c.Owner, k, c.Disabled)

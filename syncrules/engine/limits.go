@@ -95,6 +95,7 @@ func (e *Engine) giveWayLocked(id string) bool {
 	for at := range most.entries {
 		e.dropEntryLocked(most, at)
 	}
+	e.countDueLocked()
 	e.kindDirtyLocked(most.scope.GVK.GroupKind())
 	return true
 }

@@ -23,12 +23,13 @@ const unseenFor = 10 * time.Second
 type locals struct {
 	copies   *copies.Index
 	watches  map[Scope]*localWatch
-	draining bool // some watches are kept only for copies that are yet to be decided on
+	early    map[Key]earlyEvent // of the keys that are being worked on
+	draining bool               // some watches are kept only for copies that are yet to be decided on
 }
 
 // newLocals has the watches of an earlier run.
-func newLocals(scopes []Scope, stock *quota.Stock) locals {
-	out := locals{copies: copies.NewIndex(stock), watches: map[Scope]*localWatch{}}
+func newLocals(scopes []Scope, stock *quota.Stock, authors func(rules []string) []string) locals {
+	out := locals{copies: copies.NewIndex(stock, authors), watches: map[Scope]*localWatch{}, early: map[Key]earlyEvent{}}
 	for _, s := range scopes {
 		out.watches[s] = &localWatch{scope: s, earlier: true}
 	}
@@ -78,13 +79,13 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 	if f.w.feed != f {
 		return
 	}
-	for k, told := range f.e.queue.early {
+	for k, told := range f.e.local.early {
 		switch {
 		case k.GroupKind != f.kind() || !f.w.scope.Covers(k.Namespace):
 		case list[k.NamespacedName()] == nil: // when it was made
-			f.e.queue.early[k] = earlyEvent{feed: f, version: version}
+			f.e.local.early[k] = earlyEvent{feed: f, version: version}
 		case told.feed == f: // the list is newer
-			f.e.queue.early[k] = earlyEvent{}
+			f.e.local.early[k] = earlyEvent{}
 		}
 	}
 	for at, old := range f.e.local.copies.All(f.kind()) {
@@ -93,11 +94,11 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 		}
 		k := place.At(f.kind(), at)
 		if age := time.Since(old.Unseen); age < unseenFor && !copies.Newer(version, old.Version) {
-			f.e.queue.enqueueAfter(k, unseenFor-age) // written after the list was made: the watch will tell of it
+			f.e.queue.EnqueueAfter(k, unseenFor-age) // written after the list was made: the watch will tell of it
 			continue
 		}
 		f.e.dropCopyLocked(k)
-		f.e.queue.enqueueLocked(k)
+		f.e.queue.EnqueueLocked(k)
 	}
 	for at, c := range list {
 		k := place.At(f.kind(), at)
@@ -106,7 +107,7 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 			continue
 		}
 		if old == nil || old.Version != c.Version {
-			f.e.queue.enqueueLocked(k)
+			f.e.queue.EnqueueLocked(k)
 		}
 		f.e.putCopyLocked(k, c)
 	}
@@ -139,7 +140,7 @@ func (f *copyFeed) takeLocked(k Key, c *copies.Copy) {
 		return
 	}
 	f.e.putCopyLocked(k, c)
-	f.e.queue.enqueueLocked(k)
+	f.e.queue.EnqueueLocked(k)
 }
 
 // isEcho says that the watch tells of a write of our own whose answer was taken in already, or of one whose answer may
@@ -170,20 +171,20 @@ type earlyEvent struct {
 
 // keepEarlyLocked keeps what the watch tells of a key that is being worked on.
 func (f *copyFeed) keepEarlyLocked(k Key, told earlyEvent) bool {
-	before, working := f.e.queue.early[k]
+	before, working := f.e.local.early[k]
 	if !working || f.w.feed != f {
 		return false
 	}
 	if before.feed == nil || before.feed == f || before.feed.w.feed != before.feed || copies.Newer(told.version, before.version) {
-		f.e.queue.early[k] = told // or else a watch of another scope is ahead
+		f.e.local.early[k] = told // or else a watch of another scope is ahead
 	}
 	return true
 }
 
 // takeEarlyLocked takes in what the watch told of a key during the work on it, now that the answer to a write is known.
 func (e *Engine) takeEarlyLocked(k Key) {
-	told := e.queue.early[k]
-	delete(e.queue.early, k)
+	told := e.local.early[k]
+	delete(e.local.early, k)
 	switch {
 	case told.feed == nil:
 	case told.obj == nil:
@@ -216,7 +217,7 @@ func (f *copyFeed) dropLocked(k Key, version string) {
 		return // a deletion from before our write
 	}
 	f.e.dropCopyLocked(k)
-	f.e.queue.enqueueLocked(k)
+	f.e.queue.EnqueueLocked(k)
 }
 
 // Health implements Sink.

@@ -116,8 +116,8 @@ func (e *Engine) recordObservedLocked(key Key, look *job, out outcome) {
 	e.replaceLocked(e.outcomes.observed, key, r)
 	switch {
 	case r.State == tally.Failed && !out.problem.Final():
-		e.queue.enqueueAfter(key, out.problem.MaxBackoff())
+		e.queue.EnqueueAfter(key, out.problem.MaxBackoff())
 	case out.again > 0:
-		e.queue.enqueueAfter(key, out.again)
+		e.queue.EnqueueAfter(key, out.again)
 	}
 }

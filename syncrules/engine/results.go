@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules"
+	"github.com/roster-mesh/roster/syncrules/engine/lanes"
 	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
@@ -24,12 +25,13 @@ type outcomes struct {
 	results, observed map[Key]*tally.Result // of what was done, and of what rules that only look would do
 
 	pacer *pace.Pacer
+	lanes *lanes.Lanes
 	quota *quota.Quota[Key]
 }
 
-func newOutcomes(limits quota.Limits) outcomes {
+func newOutcomes(limits quota.Limits, workers int) outcomes {
 	return outcomes{
-		results: map[Key]*tally.Result{}, observed: map[Key]*tally.Result{}, pacer: pace.New(), quota: quota.New[Key](limits, time.Now()),
+		results: map[Key]*tally.Result{}, observed: map[Key]*tally.Result{}, pacer: pace.New(), lanes: lanes.New(workers), quota: quota.New[Key](limits, time.Now()),
 	}
 }
 
@@ -63,6 +65,7 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 		e.outcomes.pacer.Wrote(k, out.content, out.began)
 	}
 	if out.answer != nil {
+		out.answer.Author = j.authorOf(out.answer.Owner)
 		e.believeLocked(k, &out)
 	}
 	if out.remade {
@@ -92,17 +95,17 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 	switch {
 	case r.State == tally.Failed && out.problem.Final():
 	case r.State == tally.Failed && out.problem.Namespace && j.namespaceNews != e.namespaces.NewsLocked():
-		e.queue.enqueueLocked(k) // it may be there by now
+		e.queue.EnqueueLocked(k) // it may be there by now
 	case r.State == tally.Failed:
 		outage := out.problem.Reason == problem.ReasonLocalUnreachable
-		e.queue.enqueueAfter(k, e.outcomes.pacer.Failed(k, out.problem.MaxBackoff(), outage, time.Now()))
+		e.queue.EnqueueAfter(k, e.outcomes.pacer.Failed(k, out.problem.MaxBackoff(), outage, time.Now()))
 	default:
 		e.outcomes.pacer.Succeeded(k)
 		if out.decision.Action == syncrules.Wait {
 			e.awaitLocked(k, j.awaits())
-			e.queue.enqueueAfter(k, settleTime)
+			e.queue.EnqueueAfter(k, settleTime)
 		} else if out.again > 0 {
-			e.queue.enqueueAfter(k, out.again)
+			e.queue.EnqueueAfter(k, out.again)
 		}
 	}
 	if out.slowed {

@@ -131,7 +131,7 @@ func (e *Engine) retryRefusedLocked() {
 	for k, r := range e.outcomes.results {
 		if r.State == tally.Failed && r.Reason == problem.ReasonMissingPermission {
 			e.outcomes.pacer.Succeeded(k)
-			e.queue.enqueueLocked(k)
+			e.queue.EnqueueLocked(k)
 		}
 	}
 }

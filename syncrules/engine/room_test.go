@@ -148,7 +148,7 @@ func TestNoRoomForCopies(t *testing.T) {
 		w.settle()
 		w.wantReady("r", metav1.ConditionFalse, problem.ReasonTooManyCopies)
 		m := w.report("r").Conditions[0].Message
-		for _, want := range []string{"of copies, and those from cluster " + a, "agentctl orphans list", "raise the memory limit"} {
+		for _, want := range []string{"of copies, and those that rules of cluster " + here + " make of objects of cluster " + a, "agentctl orphans list", "raise the memory limit"} {
 			if !strings.Contains(m, want) {
 				t.Errorf("it says %q", m)
 			}
@@ -202,5 +202,26 @@ func TestCopyGoesOverWithoutRoom(t *testing.T) {
 		w.settle()
 		w.wantValue(cm("both"), "2")
 		w.wantOwner(cm("both"), b, false)
+	})
+}
+
+// A copy counts for the author who has room for it, not for one whose rule asks for the same: else a member whose rule joins an old one of somebody else's
+// would use up that one's room, and have all of it.
+func TestJointCopyCountsForWhoHasRoom(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const most = 512 << 10
+		w.roomy(most)
+		w.setRule(by(b, 0, testRule("honest")))
+		w.setRule(by(a, 10, testRule("bad")))
+		for i := range 200 {
+			w.peers[a].put(configMap(fmt.Sprint("bad-", i), strings.Repeat("v", 2<<10)))
+		}
+		w.settle()
+		if n := w.takes(); n > most*4/5 || n < most/2 {
+			t.Errorf("copies of one cluster's objects take %d of %d", n, most)
+		}
+		w.peers[b].put(configMap("good", strings.Repeat("v", 2<<10)))
+		w.settle()
+		w.wantValue(cm("good"), strings.Repeat("v", 2<<10))
 	})
 }

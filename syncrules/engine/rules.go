@@ -285,6 +285,8 @@ func (e *Engine) relateLocked(r *rule, p *peer) (rel syncrules.Relation, watch b
 		return syncrules.Unclear, false, "it is not known yet whether the kinds that rule " + r.name + " makes are namespaced"
 	case r.reads && (e.clusters.snapshot.cluster == nil || p.seen.cluster == nil):
 		return syncrules.Unclear, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
+	case rel == syncrules.Asks && e.endedLocked(r, p.ClusterID):
+		return syncrules.Stopped, true, e.tooManyPlacesLocked(r, p).text
 	case rel == syncrules.Asks && e.namespaces.TooManyLocked(r.name, p.ClusterID) != "":
 		return syncrules.Stopped, true, e.namespaces.TooManyLocked(r.name, p.ClusterID)
 	case rel == syncrules.Asks && r.guard.StoppedOf(p.ClusterID) && r.observes() == "":

@@ -57,8 +57,8 @@ func TestSlowWritesHoldUpNoOthers(t *testing.T) {
 			t.Errorf("%d copies of 500", n)
 		}
 		w.wantReady("maps", metav1.ConditionTrue, problem.ReasonSynced)
-		if !w.e.queue.lanes.Empty() {
-			t.Errorf("lanes keep %+v", w.e.queue.lanes)
+		if !w.e.outcomes.lanes.Empty() {
+			t.Errorf("lanes keep %+v", w.e.outcomes.lanes)
 		}
 	})
 }

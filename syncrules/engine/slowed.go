@@ -23,7 +23,7 @@ func (e *Engine) gatherQuotaLocked(j *job) {
 	for i := range j.claims {
 		c := &j.claims[i]
 		if c.Standing == syncrules.Offered {
-			c.room = e.local.copies.Room(c.Origin, now)
+			e.roomLocked(c, now)
 			if !e.outcomes.quota.May(quota.AccountOf(c.Origin), j.key, now) {
 				j.waiting = append(j.waiting, c.Origin)
 			}
@@ -44,11 +44,30 @@ func (e *Engine) fits(j *job, owner string, bytes int64, local *unstructured.Uns
 	return more <= 0 || !slices.ContainsFunc(j.claims, func(c claim) bool { return c.Origin == owner && more > c.room+beyond })
 }
 
+// roomLocked notes what room there is for a copy of what is claimed: that of the author who has most of those whose rules make it, and is charged.
+func (e *Engine) roomLocked(c *claim, now time.Time) {
+	for i, author := range c.authors {
+		if room := e.local.copies.Room(quota.By{Author: author, Owner: c.Origin}, now); i == 0 || room > c.room {
+			c.room, c.author = room, author
+		}
+	}
+}
+
+// authorOf is who a copy of the owner's object counts for.
+func (j *job) authorOf(owner string) string {
+	for i := range j.claims {
+		if j.claims[i].Origin == owner {
+			return j.claims[i].author
+		}
+	}
+	return ""
+}
+
 // noRoom is the problem of a copy that does not fit.
-func (e *Engine) noRoom(k Key, owner string) *problem.Problem {
+func (e *Engine) noRoom(j *job, owner string) *problem.Problem {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.errors().Problem(e.o.NoRoom(e.clusterNameLocked(owner)), k, false)
+	return e.errors().Problem(e.o.NoRoom(e.clusterNameLocked(j.authorOf(owner)), e.clusterNameLocked(owner)), j.key, false)
 }
 
 // settleQuotaLocked charges what was written, or lets the key wait for its turn. A write that failed costs nothing: each key
@@ -70,7 +89,7 @@ func (e *Engine) settleQuotaLocked(k Key, j *job, out outcome) {
 // callNextLocked puts up the keys whose turn comes next.
 func (e *Engine) callNextLocked(now time.Time) {
 	for next, after, ok := e.outcomes.quota.Next(now); ok; next, after, ok = e.outcomes.quota.Next(now) {
-		e.queue.enqueueAfter(next, after)
+		e.queue.EnqueueAfter(next, after)
 	}
 }
 

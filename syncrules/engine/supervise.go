@@ -43,6 +43,7 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 	}
 	e.setClusterLocked(cluster)
 	e.resettlePlacesLocked()
+	e.superviseSelectionsLocked()
 	start := func(run func(context.Context)) (stop func()) {
 		ctx, cancel := context.WithCancel(ctx)
 		group.Go(func() {
@@ -222,7 +223,7 @@ func (e *Engine) forgetScopeLocked(s Scope) {
 func (e *Engine) retryLocked(k Key, reason string) {
 	if r := e.outcomes.results[k]; reason == "" || r != nil && r.Reason == reason {
 		e.outcomes.pacer.Succeeded(k)
-		e.queue.enqueueLocked(k)
+		e.queue.EnqueueLocked(k)
 	}
 }
 
@@ -231,7 +232,7 @@ func (e *Engine) retryFailedLocked(gk schema.GroupKind) {
 	for k, r := range e.outcomes.all() {
 		if k.GroupKind == gk && r.State == tally.Failed {
 			e.outcomes.pacer.Succeeded(k)
-			e.queue.enqueueLocked(k)
+			e.queue.EnqueueLocked(k)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/deletions"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/selections"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
@@ -42,6 +43,7 @@ type view struct {
 	// anything yet since it was opened.
 	live, answered bool
 	since          time.Time
+	took           time.Duration // to take in the last list
 	err            error
 	// gone are the deletions that were seen live and not yet acted on.
 	gone deletions.Deletions
@@ -54,11 +56,11 @@ type view struct {
 // entry is an object that matches.
 type entry struct {
 	object       packed.Object
-	sum          uint64        // of object; as Hasher.Of unless rules may read fields that no copy has
-	rules        []string      // that select it, by name; shared, not to be changed
-	destinations []destination // where the copies of these rules belong; nil when all of them are in the place of the entry
-	held         string        // why copies stay as they are; "" normally
-	arrived      time.Time     // of what no copy was made of yet; zero afterwards
+	sum          uint64             // of object; as Hasher.Of unless rules may read fields that no copy has
+	rules        []string           // that select it, by name; shared, not to be changed
+	destinations place.Destinations // where the copies of these rules belong; nil when all of them are in the place of the entry
+	held         string             // why copies stay as they are; "" normally
+	arrived      time.Time          // of what no copy was made of yet; zero afterwards
 }
 
 func (a *entry) size() int64 { return int64(len(a.object)) }
@@ -174,16 +176,16 @@ func (f *feed) judge(obj *unstructured.Unstructured, names []string) *entry {
 	if names == nil {
 		return nil
 	}
-	var destinations []destination
+	var destinations place.Destinations
 	if f.moves {
-		destinations = make([]destination, 0, len(names))
+		destinations = make(place.Destinations, 0, len(names))
 		for _, r := range f.rules { // both are by name
 			if len(destinations) < len(names) && r.Name() == names[len(destinations)] {
 				destinations = append(destinations, f.destinationOf(r, obj))
 			}
 		}
 	}
-	out := &entry{rules: names, destinations: destinationsUnlessHome(destinations, place.KeyOf(f.v.scope.GVK.GroupKind(), obj)), arrived: time.Now()}
+	out := &entry{rules: names, destinations: destinations.UnlessHome(place.KeyOf(f.v.scope.GVK.GroupKind(), obj)), arrived: time.Now()}
 	out.held, _ = syncrules.Obstacle(obj)
 	if !f.whole {
 		syncrules.Trim(obj)
@@ -198,17 +200,21 @@ func (f *feed) judge(obj *unstructured.Unstructured, names []string) *entry {
 
 // Replace implements Sink.
 func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
-	entries, bytes := make(map[types.NamespacedName]*entry, len(objs)), int64(0)
+	began, entries := time.Now(), make(map[types.NamespacedName]*entry, len(objs))
+	var list selections.List
 	for _, obj := range objs {
-		if ent := f.judge(obj, f.match(obj, f.first(obj))); ent != nil {
+		if ent := f.judge(obj, list.Without(f.match(obj, f.first(obj)))); ent != nil {
 			entries[place.NameOf(obj)] = ent
-			bytes += ent.size()
+			f.countSoFar(&list, place.NameOf(obj), ent)
 		}
 	}
 	f.release()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	v := f.v
+	defer func() { v.took = time.Since(began) }()
+	list.Release(func(rule string, more int64) { f.e.countComingLocked(v.peer, rule, more) })
+	bytes := f.leaveOutLocked(entries)
 	if v.feed != f || f.aborted() || !f.fitsLocked(int64(len(entries))-v.held.Objects.Load(), bytes-v.held.Bytes.Load()) {
 		return
 	}
@@ -226,6 +232,7 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 		}
 		f.e.putEntryLocked(v, at, ent)
 	}
+	f.e.countDueLocked()
 	rejudged := !maps.Equal(v.judges, f.judges)
 	v.judges = f.judges
 	v.noteAnswerLocked(f.e)
@@ -259,10 +266,15 @@ func (f *feed) Upsert(obj *unstructured.Unstructured) {
 	if old != nil && old.same(ent) {
 		return // only its status changed, say
 	}
+	if ent = ent.without(f.leavesOut, f.v.key(at)); ent == nil {
+		f.leaveLocked(at, old)
+		return
+	}
 	if old == nil && !f.fitsLocked(1, ent.size()) || old != nil && !f.fitsLocked(0, ent.size()-old.size()) {
 		return
 	}
 	f.e.putEntryLocked(f.v, at, ent)
+	f.e.countDueLocked()
 	f.touchLocked(at, old, ent)
 	for _, rule := range ent.rules {
 		f.e.recountLocked(rule)
@@ -285,6 +297,7 @@ func (f *feed) removeLocked(at types.NamespacedName) {
 		return
 	}
 	f.e.dropEntryLocked(f.v, at)
+	f.e.countDueLocked()
 	if f.e.o.GuardLive {
 		f.e.lostLocked(f.v, at, old)
 	} else {
@@ -306,15 +319,15 @@ func (f *feed) touchLocked(at types.NamespacedName, entries ...*entry) {
 			continue // the same places again, which a worker could take twice
 		}
 		for to := range f.e.placesLocked(f.v, at, ent) {
-			f.e.queue.enqueueLocked(to)
+			f.e.queue.EnqueueLocked(to)
 		}
-		if !ent.faulty() {
+		if !ent.destinations.Faulty() {
 			continue
 		}
-		f.e.queue.enqueueLocked(from) // its copy may be in its own place
+		f.e.queue.EnqueueLocked(from) // its copy may be in its own place
 		for _, gk := range f.e.writtenFromLocked(f.judges) {
 			for to := range f.e.local.copies.MovedFrom(gk, f.v.peer, from) {
-				f.e.queue.enqueueLocked(place.At(gk, to))
+				f.e.queue.EnqueueLocked(place.At(gk, to))
 			}
 		}
 	}
@@ -366,7 +379,7 @@ func (e *Engine) turnedLiveLocked(v *view) {
 			k := place.At(to, at)
 			// The marks of a copy that moved may have been changed here, and lead anywhere.
 			if from := c.Source(k); c.MovedFrom != nil || from.GroupKind == gk && v.scope.Covers(from.Namespace) {
-				e.queue.enqueueLocked(k)
+				e.queue.EnqueueLocked(k)
 			}
 		}
 	}

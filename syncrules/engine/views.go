@@ -16,12 +16,18 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/selections"
 )
 
 // viewSet is all views, with the indexes of their entries.
 type viewSet struct {
 	byPeer      map[string]map[Scope]*view
 	memory      *memory.Memory
+	selections  *selections.Selections
+	due         map[selections.Of]int64 // what is to be counted of them
+	ending      []selections.Of         // that are to be let go
+	retrying    bool                    // those that have ended will be looked at
+	resting     map[kindAt]struct{}     // what is looked at once more when the rest of some view is over
 	watches     inforce.Watches
 	seed        maphash.Seed                // of what tells rules from others
 	rest, again time.Time                   // until when it is not chosen anew which of them are opened, and from when on it is, also without a change
@@ -34,7 +40,7 @@ type viewSet struct {
 
 func newViewSet(o *Options) viewSet {
 	return viewSet{
-		memory: memory.New(o.All, o.Share), seed: maphash.MakeSeed(),
+		memory: memory.New(o.All, o.Share), selections: selections.New(o.Places, o.Share), seed: maphash.MakeSeed(), due: map[selections.Of]int64{}, resting: map[kindAt]struct{}{},
 		byPeer: map[string]map[Scope]*view{}, waiting: map[string]map[Key]struct{}{},
 		holders: map[schema.GroupKind]map[types.NamespacedName][]holding{}, awaited: map[schema.GroupKind][]*view{},
 	}
@@ -58,6 +64,11 @@ func (e *Engine) superviseViewsLocked(start starter) {
 		for id := range e.supervisor.peers {
 			opened = append(opened, e.superviseSourceLocked(gk, e.clusters.peers[id], start)...)
 		}
+	}
+	resting := e.views.resting
+	e.views.resting = map[kindAt]struct{}{}
+	for at := range resting {
+		opened = append(opened, e.superviseSourceLocked(at.GroupKind, e.clusters.peers[at.peer], start)...)
 	}
 	for id := range e.chooseViewsLocked() {
 		e.supervisor.peers[id] = true
@@ -100,7 +111,7 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 			}
 			views[s] = v
 		}
-		if v.feed != nil && v.feed.serves(p, rules) {
+		if v.feed != nil && (v.feed.serves(p, rules) || v.feed.source == p.Source && e.restsLocked(v)) {
 			continue
 		}
 		e.closeViewLocked(v)
@@ -116,9 +127,32 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 		delete(e.views.byPeer, p.ClusterID)
 		if p.Left {
 			e.views.memory.Forget(p.ClusterID)
+			e.views.selections.Left(p.ClusterID)
 		}
 	}
 	return opened
+}
+
+// listRest times as long as it took to judge its last list, a view is not listed anew because its rules are others: somebody may edit them all the time.
+// What is new of rules meanwhile is not known of the view.
+const listRest, listRestCap = 10, 10 * time.Second
+
+// kindAt is what superviseSourceLocked looks at.
+type kindAt struct {
+	schema.GroupKind
+	peer string
+}
+
+// restsLocked says that a view is not listed anew yet, and has it looked at once more.
+func (e *Engine) restsLocked(v *view) bool {
+	wait := min(listRest*v.took, listRestCap) - time.Since(v.since)
+	if at := (kindAt{v.scope.GVK.GroupKind(), v.peer}); wait > 0 {
+		if _, known := e.views.resting[at]; !known {
+			e.views.resting[at] = struct{}{}
+			time.AfterFunc(wait, e.superviseSoon)
+		}
+	}
+	return wait > 0
 }
 
 // closeViewLocked ends the watch of a view; what it holds stays. dropViewLocked forgets it altogether.
@@ -138,6 +172,7 @@ func (e *Engine) dropViewLocked(v *view) {
 	for at := range v.entries {
 		e.dropEntryLocked(v, at)
 	}
+	e.countDueLocked()
 	delete(e.views.byPeer[v.peer], v.scope)
 }
 
@@ -149,7 +184,7 @@ func (e *Engine) wantedViewsLocked(gk schema.GroupKind, p *peer) (wanted map[Sco
 	}
 	wanted = make(map[Scope][]*rule, len(k.readers))
 	for _, r := range k.readers {
-		if _, watch, _ := e.relateLocked(r, p); watch {
+		if _, watch, _ := e.relateLocked(r, p); watch && !e.endedLocked(r, p.ClusterID) {
 			by ^= maphash.Comparable(e.views.seed, r.serial)
 			for _, s := range r.scopes {
 				wanted[s] = append(wanted[s], r)
@@ -163,7 +198,7 @@ func (e *Engine) wantedViewsLocked(gk schema.GroupKind, p *peer) (wanted map[Sco
 func (e *Engine) enqueueViewLocked(v *view) {
 	for at, ent := range v.entries {
 		for to := range e.placesLocked(v, at, ent) {
-			e.queue.enqueueLocked(to)
+			e.queue.EnqueueLocked(to)
 		}
 	}
 }
@@ -171,21 +206,21 @@ func (e *Engine) enqueueViewLocked(v *view) {
 // enqueueKindLocked puts up every key of a kind that anything is known of.
 func (e *Engine) enqueueKindLocked(gk schema.GroupKind) {
 	for at := range e.views.holders[gk] {
-		e.queue.enqueueLocked(place.At(gk, at))
+		e.queue.EnqueueLocked(place.At(gk, at))
 	}
 	for _, held := range e.views.holders[place.Anywhere(gk)] {
 		for _, h := range held {
 			for to := range e.placesLocked(h.v, h.from, h.v.entries[h.from]) {
-				e.queue.enqueueLocked(to)
+				e.queue.EnqueueLocked(to)
 			}
 		}
 	}
 	for at := range e.local.copies.All(gk) {
-		e.queue.enqueueLocked(place.At(gk, at))
+		e.queue.EnqueueLocked(place.At(gk, at))
 	}
 	for k := range e.outcomes.all() {
 		if k.GroupKind == gk {
-			e.queue.enqueueLocked(k)
+			e.queue.EnqueueLocked(k)
 		}
 	}
 }
@@ -196,6 +231,6 @@ func (e *Engine) enqueuePeerLocked(id string) {
 		e.enqueueViewLocked(v)
 	}
 	for k := range e.local.copies.OwnedBy(id) {
-		e.queue.enqueueLocked(k)
+		e.queue.EnqueueLocked(k)
 	}
 }

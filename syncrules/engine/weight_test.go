@@ -10,28 +10,46 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/roster-mesh/roster/syncrules/engine/selections"
 )
 
-// What is counted of an object and its copy is what they take of the memory, be they small or large, and whether the copy is made or not.
+// What is counted of an object and its copies is what they take of the memory, be they small or large, whether they are made or not, and however many rules
+// select it, for the same place or each for another one.
 func TestWhatAnObjectTakes(t *testing.T) {
-	const n = 5000
 	for _, tc := range []struct {
-		size int
-		made bool
-	}{{1, true}, {1, false}, {1000, true}, {1000, false}} {
+		n, size, rules int
+		made, moves    bool
+	}{
+		{n: 5000, size: 1, rules: 1, made: true},
+		{n: 5000, size: 1, rules: 1},
+		{n: 5000, size: 1000, rules: 1, made: true},
+		{n: 5000, size: 1000, rules: 1},
+		{n: 5000, size: 1, rules: 1, moves: true},
+		{n: 2000, size: 1, rules: 40, made: true},
+		{n: 2000, size: 1, rules: 40},
+		{n: 500, size: 1, rules: 40, made: true, moves: true},
+		{n: 500, size: 1, rules: 40, moves: true},
+	} {
 		inWorld(t, func(w *world) {
 			w.kill()
 			w.options = func(o *Options) {
-				if !tc.made {
+				if o.Places, o.Copies = 1<<40, 1<<40; !tc.made {
 					o.Copies = 1
 				}
 			}
 			w.start()
-			for i := range n {
+			for i := range tc.n {
 				w.peers[a].put(configMap(fmt.Sprintf("object-%06d", i), strings.Repeat("v", tc.size)))
 			}
 			before := heap()
-			w.setRule(testRule("r"))
+			for i := range tc.rules {
+				r := testRule(fmt.Sprintf("rule-%03d", i))
+				if tc.moves {
+					r = moving(r, "name", fmt.Sprintf("copy-%03d-of-{{ .Object.GetName }}", i))
+				}
+				w.setRule(r)
+			}
 			w.settle()
 			took := heap() - before
 			var same []*unstructured.Unstructured // as the server here has
@@ -42,9 +60,14 @@ func TestWhatAnObjectTakes(t *testing.T) {
 			took -= heap() - before
 			runtime.KeepAlive(same)
 			counted := w.e.views.memory.Of(a).Weight() + w.takes()
-			t.Logf("an object with %d bytes, whose copy is made (%t): %d bytes, of which %d are counted", tc.size, tc.made, took/n, counted/n)
+			for i := range tc.rules {
+				counted += w.e.views.selections.Takes(selections.Of{Rule: fmt.Sprintf("rule-%03d", i), Cluster: a})
+			}
+			n := int64(tc.n)
+			t.Logf("an object with %d bytes, selected by %d rules, each for another place (%t), whose copies are made (%t): %d bytes, of which %d are counted",
+				tc.size, tc.rules, tc.moves, tc.made, took/n, counted/n)
 			if float64(took) > 1.2*float64(counted) {
-				t.Errorf("%d objects with %d bytes, whose copies are made (%t), take %d bytes, and %d are counted", n, tc.size, tc.made, took, counted)
+				t.Errorf("%d such objects take %d bytes, and %d are counted", n, took, counted)
 			}
 		})
 	}

@@ -45,12 +45,13 @@ func (e *Engine) work(ctx context.Context) {
 // process makes one copy what it should be, as a rule by at most one write.
 func (e *Engine) process(ctx context.Context, key Key) {
 	e.mu.Lock()
-	if !e.queue.lanes.Enter(key, time.Now()) {
-		e.queue.parkLocked(key)
+	if !e.outcomes.lanes.Enter(key, time.Now()) {
+		e.queue.ParkLocked(key)
 		e.mu.Unlock()
 		return
 	}
-	e.queue.takenLocked(key)
+	e.queue.TakenLocked(key)
+	e.local.early[key] = earlyEvent{}
 	j := e.gatherLocked(key)
 	look := e.gatherObservedLocked(j)
 	e.mu.Unlock()
@@ -71,16 +72,16 @@ func (e *Engine) process(ctx context.Context, key Key) {
 		e.recordLocked(j, out)
 		e.recordObservedLocked(key, look, seen)
 		if out.wrote && look != nil {
-			e.queue.enqueueLocked(key) // what was seen may not be there any more
+			e.queue.EnqueueLocked(key) // what was seen may not be there any more
 		}
 	}
-	if e.queue.doneLocked(key) {
+	if e.queue.DoneLocked(key) {
 		e.kindDirtyLocked(key.GroupKind)
 	}
 	e.settleQuotaLocked(key, j, out)
 	e.takeEarlyLocked(key)
-	for _, next := range e.queue.lanes.Leave(key, out.took, time.Now()) {
-		e.queue.enqueueLocked(next)
+	for _, next := range e.outcomes.lanes.Leave(key, out.took, time.Now()) {
+		e.queue.EnqueueLocked(next)
 	}
 }
 
@@ -133,7 +134,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 			return out
 		}
 		if out.bytes = packed.SizeOf(out.decision.Object.Object); !e.fits(j, out.decision.Owner, out.bytes, w.Local) && (j.local != nil || !e.wasRecreated(j, out.decision.Desired)) {
-			out.problem = e.noRoom(j.key, out.decision.Owner)
+			out.problem = e.noRoom(j, out.decision.Owner)
 			return out
 		}
 	}
@@ -196,7 +197,7 @@ func (e *Engine) readExisting(ctx context.Context, j *job, w *weighed, out *outc
 		e.conflicts.ClearLocked(j.key)
 		c.Unseen = time.Now()
 		e.putCopyLocked(j.key, c)
-		e.queue.enqueueLocked(j.key)
+		e.queue.EnqueueLocked(j.key)
 		return errRace
 	}
 	w.Local = obj

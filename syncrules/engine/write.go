@@ -178,7 +178,7 @@ func (e *Engine) believeLocked(k Key, out *outcome) {
 	}
 	e.putCopyLocked(k, c)
 	if out.more || e.misplacedLocked(k, c) {
-		e.queue.enqueueLocked(k)
+		e.queue.EnqueueLocked(k)
 	}
 }
 
@@ -205,7 +205,7 @@ func (e *Engine) lostRace(ctx context.Context, j *job, obj *unstructured.Unstruc
 	if old := e.local.copies.At(j.key); old != nil && old.Version == j.local.Version {
 		c.Unseen = time.Now()
 		e.putCopyLocked(j.key, c)
-		e.queue.enqueueLocked(j.key)
+		e.queue.EnqueueLocked(j.key)
 	}
 	return errRace
 }
@@ -216,6 +216,6 @@ func (e *Engine) forgetCopy(k Key, version string) {
 	defer e.mu.Unlock()
 	if c := e.local.copies.At(k); c != nil && c.Version == version {
 		e.dropCopyLocked(k)
-		e.queue.enqueueLocked(k)
+		e.queue.EnqueueLocked(k)
 	}
 }

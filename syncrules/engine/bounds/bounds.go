@@ -25,6 +25,9 @@ const (
 	DefaultBytes   = 512 << 20
 	// DefaultCopies is how much the copies here may take. An etcd has 2 GiB by default. Where the process has a memory limit, they get a fifth of it.
 	DefaultCopies = 512 << 20
+	// DefaultPlaces is how much it may take that rules have copies of one object in several places. Where the process has a memory limit, it is a tenth
+	// of that.
+	DefaultPlaces = 256 << 20
 	// DefaultWatches is how many watches are open at most, and WatchMemory the part of the memory limit for each. It takes less than half of that,
 	// most of it stacks of goroutines. What is left is for the mesh, which keeps 64 MiB of others at most (package replica), and for everything else.
 	DefaultWatches = 32_768
@@ -52,6 +55,8 @@ type Bounds struct {
 	// Copies bounds what the copies take that are here, with what this process needs for each. They are not taken away for others, so one of the
 	// clusters that this one admitted, with all below it, has half at most (quota.Stock).
 	Copies int64
+	// Places bounds what it takes that rules select the same objects, or want several copies of one (package selections), and is shared like Copies.
+	Places int64
 	// Watches bounds how many watches are open, here and at all peers together; where this cluster's own rules need more than three
 	// quarters of that here, somewhat more are.
 	Watches int
@@ -59,7 +64,7 @@ type Bounds struct {
 
 // Negative says that a field is.
 func (b *Bounds) Negative() bool {
-	return min(b.View.Objects, b.View.Bytes, b.Peer.Objects, b.Peer.Bytes, b.All, b.Copies, int64(b.Watches)) < 0
+	return min(b.View.Objects, b.View.Bytes, b.Peer.Objects, b.Peer.Bytes, b.All, b.Copies, b.Places, int64(b.Watches)) < 0
 }
 
 // SetDefaults sets the fields that are zero.
@@ -72,6 +77,7 @@ func (b *Bounds) SetDefaults() {
 		all, here = limit/5, limit/5
 	}
 	b.All, b.Copies = cmp.Or(b.All, all), cmp.Or(b.Copies, here)
+	b.Places = cmp.Or(b.Places, min(DefaultPlaces, limit/10))
 	b.Watches = cmp.Or(b.Watches, int(min(DefaultWatches, limit/WatchMemory)))
 }
 
@@ -92,9 +98,16 @@ func (b *Bounds) TooMuchInAll() error {
 	return fmt.Errorf("%w: at most %d MiB of all clusters together, and this one has used up its share%s", ErrTooMuch, b.All>>20, strangers)
 }
 
-// NoRoom says that the copies of a cluster's objects have no more room here.
-func (b *Bounds) NoRoom(cluster string) error {
-	return fmt.Errorf("%w: at most %d MiB of copies, and those from cluster %s have used up its share", ErrTooMuch, b.Copies>>20, cluster)
+// NoRoom says that the copies that rules of an author make of a cluster's objects have no more room here.
+func (b *Bounds) NoRoom(author, cluster string) error {
+	return fmt.Errorf("%w: at most %d MiB of copies, and those that rules of cluster %s make of objects of cluster %s have used up their share",
+		ErrTooMuch, b.Copies>>20, author, cluster)
+}
+
+// TooManyPlaces says that the rules of an author want too many copies of a cluster's objects, or select too many that others select, too.
+func (b *Bounds) TooManyPlaces(author, cluster string) error {
+	return fmt.Errorf("%w: of objects that several rules select, or that are copied to several places, at most %d MiB are kept in mind, and rules of cluster %s "+
+		"have used up their share with objects of cluster %s%s", ErrTooMuch, b.Places>>20, author, cluster, strangers)
 }
 
 // TooManyWatches says that the rules of an author have more than its share of watches, and all of them too many.

@@ -78,7 +78,7 @@ func TestNewer(t *testing.T) {
 }
 
 func TestPutKeepsWhatIsKnown(t *testing.T) {
-	x, k := NewIndex(quota.NewStock(1<<30, "here", nil, nil)), at(configMaps, 1)
+	x, k := NewIndex(quota.NewStock(1<<30, "here", nil, nil, nil), func([]string) []string { return nil }), at(configMaps, 1)
 	given := configMap()
 	given.Object["data"] = map[string]any{"v": "1"}
 	accepted := syncrules.Accept(syncrules.Decision{Action: syncrules.Update, Desired: given}, configMap())
@@ -106,7 +106,7 @@ func random(r *rand.Rand) *Copy {
 func TestIndexes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // The same each time.
 	kinds := []schema.GroupKind{configMaps, {Kind: "Secret"}}
-	x, want := NewIndex(quota.NewStock(1<<30, "here", nil, nil)), map[place.Key]*Copy{}
+	x, want := NewIndex(quota.NewStock(1<<30, "here", nil, nil, nil), func([]string) []string { return nil }), map[place.Key]*Copy{}
 	for range 5000 {
 		k := at(kinds[r.IntN(len(kinds))], r.IntN(12))
 		if r.IntN(3) == 0 {
@@ -156,7 +156,7 @@ func check(t *testing.T, x *Index, want map[place.Key]*Copy, kinds []schema.Grou
 			moved[k.Kind+c.Owner+c.MovedFrom.String()]++
 		}
 	}
-	if taken := 1<<30 - x.Room("a", time.Time{}); taken != weight {
+	if taken := 1<<30 - x.Room(quota.By{Owner: "a"}, time.Time{}); taken != weight {
 		t.Fatalf("copies take %d, want %d", taken, weight)
 	}
 	for _, owner := range []string{"a", "b", "c"} {

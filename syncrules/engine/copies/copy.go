@@ -36,6 +36,9 @@ type Copy struct {
 	Tolerated bool
 	// Dropped are the fields, for people, that the server did not keep of what was accepted.
 	Dropped string
+	// Author is who it counts for: who has it written knows it, and who only sees it takes that of the oldest of Rules. When these are gone it stays, and
+	// where nobody knows it is the owner.
+	Author string
 }
 
 // New reads a copy; nil when no API server can have sent the object. An object without marks has no Owner.

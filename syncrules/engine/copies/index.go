@@ -20,6 +20,8 @@ import (
 type Index struct {
 	kinds map[schema.GroupKind]*kind
 	stock *quota.Stock
+	// authors are those of rules, as far as these are there, the oldest first.
+	authors func(rules []string) []string
 }
 
 type (
@@ -44,18 +46,18 @@ type ownerAndSource struct {
 	from  place.Key
 }
 
-// NewIndex makes an Index without copies. The stock is told what the copies of each owner take.
-func NewIndex(stock *quota.Stock) *Index {
-	return &Index{kinds: map[schema.GroupKind]*kind{}, stock: stock}
+// NewIndex makes an Index without copies. The stock is told what copies take; authors are those of rules, as far as these are there, the oldest first.
+func NewIndex(stock *quota.Stock, authors func(rules []string) []string) *Index {
+	return &Index{kinds: map[schema.GroupKind]*kind{}, stock: stock, authors: authors}
 }
 
 // count tells the stock of n copies, 1 or -1, that are like this one.
-func (x *Index) count(c *Copy, n int64) { x.stock.Add(quota.AccountOf(c.Owner), n*c.Weight()) }
-
-// Room is how much more an owner's copies may take; see quota.Stock.
-func (x *Index) Room(owner string, now time.Time) int64 {
-	return x.stock.Room(quota.AccountOf(owner), now)
+func (x *Index) count(c *Copy, n int64) {
+	x.stock.Add(quota.By{Author: c.Author, Owner: c.Owner}, n*c.Weight())
 }
+
+// Room is how much more the copies may take that rules of an author make of an owner's objects; see quota.Stock.
+func (x *Index) Room(by quota.By, now time.Time) int64 { return x.stock.Room(by, now) }
 
 // At is the copy at a place, nil for none.
 func (x *Index) At(k place.Key) *Copy {
@@ -150,7 +152,9 @@ func (x *Index) Put(k place.Key, c *Copy) (old *Copy) {
 		x.kinds[k.GroupKind] = set
 	}
 	name := k.NamespacedName()
-	if old = set.all[name]; old != nil {
+	old = set.all[name]
+	c.Author = x.authorOf(c, old)
+	if old != nil {
 		c.Tolerated = old.Tolerated
 		if c.Accepted == (syncrules.Accepted{}) {
 			c.Accepted, c.Dropped = old.Accepted, old.Dropped
@@ -161,6 +165,20 @@ func (x *Index) Put(k place.Key, c *Copy) (old *Copy) {
 	set.add(name, c)
 	x.count(c, 1)
 	return old
+}
+
+// authorOf is who a copy counts for that takes the place of another one, which may be nil.
+func (x *Index) authorOf(c, old *Copy) string {
+	authors := x.authors(c.Rules)
+	switch {
+	case c.Author != "":
+		return c.Author
+	case old != nil && (slices.Contains(authors, old.Author) || len(authors) == 0 && slices.Equal(c.Rules, old.Rules)):
+		return old.Author
+	case len(authors) > 0:
+		return authors[0]
+	}
+	return c.Owner
 }
 
 // Drop forgets the copy at a place, and returns it; nil for none.

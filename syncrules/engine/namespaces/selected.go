@@ -126,6 +126,26 @@ func (n *Namespaces) TooManyLocked(rule, cluster string) string {
 	return n.selected.loads[rule][cluster].TooMany(rule, len(s.names))
 }
 
+// PlacesLocked is how many places a rule has for the objects of a cluster: none where that is too many copies.
+func (n *Namespaces) PlacesLocked(rule, cluster string) int {
+	s := n.selected.rules[rule]
+	if s == nil || n.TooManyLocked(rule, cluster) != "" {
+		return 0
+	}
+	return n.selected.loads[rule][cluster].Objects * len(s.names)
+}
+
+// SpreadsLocked is PlacesLocked of each cluster that a rule copies something of.
+func (n *Namespaces) SpreadsLocked(rule string) iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		for cluster := range n.selected.loads[rule] {
+			if !yield(cluster, n.PlacesLocked(rule, cluster)) {
+				return
+			}
+		}
+	}
+}
+
 // AnyLocked says that some rule selects namespaces.
 func (n *Namespaces) AnyLocked() bool { return len(n.selected.rules) > 0 }
 

@@ -4,6 +4,7 @@
 package quota
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -14,49 +15,99 @@ const stockLooks = 10 * time.Second
 // Stock is what there is because of other clusters, of something that stays: accounts bound how fast it becomes more, and this
 // how much it becomes. Nothing of it is taken back. So at each level of the tree of who admitted whom, a cluster with all that it admitted may
 // have as much as there is room left for, or an equal part of what the level has, if that is more, as long as there is room at all: whatever one
-// member invents has half of all at most, and leaves room for what others bring. It has no lock and no clock.
+// member invents has half of all at most, and leaves room for what others bring.
+//
+// It is shared twice: among the authors of rules, and what each of these has among the clusters whose objects its rules select. So neither by
+// rules that select what others have, nor by objects that the rules of others select, a member has more. It has no lock and no clock.
 type Stock struct {
-	most    int64
-	own     Account
-	parent  func(id string) string
-	members func() []string
+	most   int64
+	own    string
+	parent func(id string) string
+	// authors are the clusters that have rules, owners those that may have objects. There may be more of both than have anything.
+	authors, owners func() []string
 
 	all int64
-	of  map[Account]int64
-	// paths are the accounts of those that have something, as they were when it was looked at; of a cluster that nobody knows any more, as it was
-	// before. What one invents and has leave the group stays with what it has.
-	paths map[Account][]string
-	// used is what a cluster has with all that it admitted, and sharers is how many share what it has: itself, and those that it admitted.
-	used    map[string]int64
-	sharers map[string]int64
-	looked  time.Time
+	of  map[By]int64
+	// known are the clusters that have something, as authors or owners.
+	known map[string]*branch
+	// used is what a cluster has with all that it admitted, and parts are among how many what it has is shared: itself, and those that it admitted.
+	used   map[rung]int64
+	parts  struct{ authors, owners map[string]int64 }
+	looked time.Time
 }
 
-// NewStock returns an empty one for so much. parent is as in NewCommon, and without it own admitted all; members lists the other clusters, of
-// which there may be more than have anything.
-func NewStock(most int64, own Account, parent func(id string) string, members func() []string) *Stock {
+// By is because of whom there is something: the author of the rule that it is for, "" for the own cluster, and the cluster whose object it is of.
+type By struct{ Author, Owner string }
+
+// branch is where a cluster is in the tree.
+type branch struct {
+	// path is who is above it, and itself, as they were when it was looked at; of a cluster that nobody knows any more, as it was before.
+	// What one invents and has leave the group stays with what it has.
+	path []string
+	uses int // so many of Stock.of
+}
+
+// rung is a cluster in the tree of authors, or, of what one author has, in that of owners.
+type rung struct{ author, at string }
+
+// NewStock returns an empty one for so much. parent is as in NewCommon, and without it own admitted all.
+func NewStock(most int64, own string, parent func(id string) string, authors, owners func() []string) *Stock {
 	if parent == nil {
-		parent = func(string) string { return string(own) }
+		parent = func(string) string { return own }
 	}
-	return &Stock{most: most, own: own, parent: parent, members: members, of: map[Account]int64{}, paths: map[Account][]string{}}
+	return &Stock{most: most, own: own, parent: parent, authors: authors, owners: owners, of: map[By]int64{}, known: map[string]*branch{}}
 }
 
-// Add says that there is more because of an account, or less where it is negative.
-func (s *Stock) Add(of Account, more int64) {
+// Add says that there is more because of somebody, or less where it is negative.
+func (s *Stock) Add(by By, more int64) {
+	by.Author = cmp.Or(by.Author, s.own)
+	before := s.of[by]
+	if before == 0 && more != 0 {
+		s.use(by.Author, 1)
+		s.use(by.Owner, 1)
+	}
 	s.all += more
-	for _, id := range s.path(of) {
-		if s.used != nil {
-			s.used[id] += more
+	s.charge(by, more)
+	if s.of[by] = before + more; s.of[by] == 0 {
+		delete(s.of, by)
+		if before != 0 {
+			s.use(by.Author, -1)
+			s.use(by.Owner, -1)
 		}
 	}
-	if s.of[of] += more; s.of[of] == 0 {
-		delete(s.of, of)
-		delete(s.paths, of)
+}
+
+// use counts for how many something is kept of a cluster.
+func (s *Stock) use(id string, n int) {
+	b := s.known[id]
+	if b == nil {
+		b = &branch{path: s.find(id)}
+		s.known[id] = b
+	}
+	if b.uses += n; b.uses == 0 {
+		delete(s.known, id)
 	}
 }
 
-// Room is how much more there may be because of an account; it may be below zero. While less than half of all is used, whoever comes has room.
-func (s *Stock) Room(of Account, now time.Time) int64 {
+func (s *Stock) charge(by By, more int64) {
+	if s.used == nil {
+		return
+	}
+	add := func(l rung) {
+		if s.used[l] += more; s.used[l] == 0 {
+			delete(s.used, l)
+		}
+	}
+	for _, id := range s.path(by.Author) {
+		add(rung{at: id})
+	}
+	for _, id := range s.path(by.Owner) {
+		add(rung{by.Author, id})
+	}
+}
+
+// Room is how much more there may be because of somebody; it may be below zero. While less than half of all is used, whoever comes has room.
+func (s *Stock) Room(by By, now time.Time) int64 {
 	free := s.most - s.all
 	if free > s.most/2 {
 		return free
@@ -64,65 +115,72 @@ func (s *Stock) Room(of Account, now time.Time) int64 {
 	if s.used == nil || now.Sub(s.looked) >= stockLooks {
 		s.look(now)
 	}
-	room, part, at := free, s.most, string(s.own)
-	for _, next := range s.path(of) {
-		part /= max(1, s.sharers[at])
-		room = min(room, max(part, free)-s.used[next])
-		at = next
+	by.Author = cmp.Or(by.Author, s.own)
+	room, part := free, s.most
+	down := func(path []string, author string, parts map[string]int64) {
+		at := s.own
+		for _, next := range path {
+			part /= max(1, parts[at])
+			room = min(room, max(part, free)-s.used[rung{author, next}])
+			at = next
+		}
 	}
+	down(s.path(by.Author), "", s.parts.authors)
+	down(s.path(by.Owner), by.Author, s.parts.owners)
 	return room
 }
 
-// path is who is above an account, and the account. It is kept for those that have something.
-func (s *Stock) path(of Account) []string {
-	if p := s.paths[of]; p != nil {
-		return p
+// path is who is above a cluster, and itself. It is kept for those that have something.
+func (s *Stock) path(id string) []string {
+	if b := s.known[id]; b != nil {
+		return b.path
 	}
-	p := s.find(of)
-	s.paths[of] = p
-	return p
+	return s.find(id)
 }
 
 // find is path as it is now. Of a long chain those nearest to the own cluster count: the others are below them.
-func (s *Stock) find(of Account) []string {
+func (s *Stock) find(of string) []string {
 	const longest = 8192
-	up := []string{string(of)}
-	id := s.parent(string(of))
-	for ; id != string(s.own) && id != "" && len(up) < longest; id = s.parent(id) {
+	var up []string
+	id := of
+	for ; id != s.own && id != "" && len(up) < longest; id = s.parent(id) {
 		up = append(up, id)
 	}
-	if id != string(s.own) { // nobody knows, or it is a circle
-		up = []string{string(of), ""}
+	if id != s.own { // nobody knows, or it is a circle
+		up = []string{of, ""}
 	}
 	up = up[max(0, len(up)-deepest):]
 	slices.Reverse(up)
-	return append(up, string(of)+alone)
+	return append(up, of+alone)
 }
 
 // look looks at who admitted whom.
 func (s *Stock) look(now time.Time) {
-	s.used, s.sharers, s.looked = map[string]int64{}, map[string]int64{}, now
-	for of := range s.paths {
-		if s.of[of] == 0 {
-			delete(s.paths, of)
-		} else if p := s.find(of); p[0] != "" { // otherwise it stays below those that it was below
-			s.paths[of] = p
+	s.used, s.looked = map[rung]int64{}, now
+	for id, b := range s.known {
+		if p := s.find(id); p[0] != "" { // otherwise it stays below those that it was below
+			b.path = p
 		}
 	}
-	for of, n := range s.of {
-		for _, id := range s.path(of) {
-			s.used[id] += n
+	for by, n := range s.of {
+		s.charge(by, n)
+	}
+	s.parts.authors, s.parts.owners = s.partsOf(s.authors()), s.partsOf(s.owners())
+}
+
+// partsOf are among how many clusters share what each of them has, if these have something.
+func (s *Stock) partsOf(ids []string) map[string]int64 {
+	parts, seen := map[string]int64{}, map[string]bool{}
+	for _, id := range ids {
+		parts[id]++ // itself
+		for id != s.own && id != "" && !seen[id] {
+			seen[id] = true
+			id = s.parent(id)
+			parts[id]++
 		}
 	}
-	for _, id := range s.members() {
-		s.sharers[s.parent(id)]++
+	if parts[""] > 0 {
+		parts[s.own]++ // those that no path leads to stand for one
 	}
-	if s.sharers[""] > 0 {
-		s.sharers[string(s.own)]++ // those that no path leads to stand for one
-	}
-	for id := range s.sharers {
-		if id != string(s.own) && id != "" {
-			s.sharers[id]++
-		}
-	}
+	return parts
 }

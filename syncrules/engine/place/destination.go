@@ -1,0 +1,63 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"iter"
+	"slices"
+)
+
+// Destination is where the copy that one rule makes of an object belongs.
+type Destination struct {
+	To      Key    // it stands for many places where the rule copies into many namespaces
+	Fault   string // why that cannot be told, for people; "" normally
+	Refused bool   // the fault is that this cluster does not consent
+}
+
+// Reaches says that the copy belongs in a place, or in one of the places that it may be.
+func (d Destination) Reaches(k Key) bool {
+	return d.To == k || d.To.Many() && k.Namespace != "" && d.To == k.Anywhere()
+}
+
+// Destinations are those of each rule that selects an object; nil when all copies of it belong in its own place, as nearly always.
+type Destinations []Destination
+
+// UnlessHome is nil where all copies are in the place of their source.
+func (d Destinations) UnlessHome(home Key) Destinations {
+	if slices.ContainsFunc(d, func(x Destination) bool { return x != Destination{To: home} }) {
+		return d
+	}
+	return nil
+}
+
+// Places are the places of the copies, each once, those in many namespaces as one; home is that of the object.
+func (d Destinations) Places(home Key) iter.Seq[Key] {
+	const few = 16
+	return func(yield func(Key) bool) {
+		if d == nil {
+			yield(home)
+			return
+		}
+		var seen map[Key]struct{}
+		if len(d) > few {
+			seen = make(map[Key]struct{}, len(d))
+		}
+		for i, x := range d {
+			known := false
+			if seen == nil {
+				known = slices.Contains(d[:i], x)
+			} else if _, known = seen[x.To]; !known && x.Fault == "" {
+				seen[x.To] = struct{}{}
+			}
+			if x.Fault == "" && !known && !yield(x.To) {
+				return
+			}
+		}
+	}
+}
+
+// Faulty says that where some copy belongs cannot be told.
+func (d Destinations) Faulty() bool {
+	return slices.ContainsFunc(d, func(x Destination) bool { return x.Fault != "" })
+}

@@ -1,0 +1,285 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/selections"
+)
+
+// What it takes that many rules select the same objects is bounded by who publishes them (package selections).
+
+// takes is what an entry takes because of the rule at i.
+func (a *entry) takes(i int, home Key) int64 {
+	if a.destinations == nil || a.destinations[i].To.Many() || a.destinations[i] == (place.Destination{To: home}) {
+		return selections.PerRule
+	}
+	return selections.PerPlace
+}
+
+// selectedLocked notes that an entry is held, or with -1 that it is not any more, and countDueLocked counts what was noted: of many entries together, what
+// goes first. Where there is no room for it, selections end.
+func (e *Engine) selectedLocked(v *view, from types.NamespacedName, ent *entry, n int64) {
+	for i, name := range ent.rules {
+		e.views.due[selections.Of{Rule: name, Cluster: v.peer}] += n * ent.takes(i, v.key(from))
+	}
+}
+
+func (e *Engine) countDueLocked() {
+	for _, grows := range [...]bool{false, true} {
+		for of, more := range e.views.due {
+			if more != 0 && more > 0 == grows {
+				e.endLocked(e.views.selections.Count(of, e.ageLocked(of.Rule), more, time.Now()))
+			}
+		}
+	}
+	clear(e.views.due)
+	e.letGoLocked()
+}
+
+// countComingLocked counts what a list has brought so far, spreadLocked in how many places in namespaces a rule has copies of a peer's objects.
+func (e *Engine) countComingLocked(peer, rule string, more int64) {
+	e.endLocked(e.views.selections.Coming(selections.Of{Rule: rule, Cluster: peer}, e.ageLocked(rule), more, time.Now()))
+}
+
+func (e *Engine) spreadLocked(rule, peer string, places int) {
+	e.endLocked(e.views.selections.Spread(selections.Of{Rule: rule, Cluster: peer}, e.ageLocked(rule), int64(places)*selections.PerPlace, time.Now()))
+}
+
+// respreadLocked is spreadLocked for all peers.
+func (e *Engine) respreadLocked(rule string) {
+	for peer, places := range e.namespaces.SpreadsLocked(rule) {
+		e.spreadLocked(rule, peer, places)
+	}
+}
+
+// ageLocked is whose a rule is, and since when it is here.
+func (e *Engine) ageLocked(name string) (out selections.Rule) {
+	if r := e.rules.byName[name]; r != nil {
+		out = selections.Rule{Author: e.authorOf(r), Born: r.born}
+	}
+	return out
+}
+
+// countSoFar counts one more entry of a list, which goes on without rules whose selections end.
+func (f *feed) countSoFar(list *selections.List, from types.NamespacedName, ent *entry) {
+	due := false
+	for i, name := range ent.rules {
+		due = list.Judge(name, ent.takes(i, f.v.key(from))) || due
+	}
+	if !due {
+		return
+	}
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	list.Count(func(rule string, more int64) bool {
+		f.e.countComingLocked(f.v.peer, rule, more)
+		return f.e.views.selections.Ended(selections.Of{Rule: rule, Cluster: f.v.peer})
+	})
+}
+
+// leavesOut says that the selection of a rule has ended since the watch began.
+func (f *feed) leavesOut(rule string) bool {
+	_, judges := f.judges[rule]
+	return !judges
+}
+
+// leaveOutLocked leaves the rules out of a list that have ended meanwhile, and returns how many bytes are left.
+func (f *feed) leaveOutLocked(entries map[types.NamespacedName]*entry) (bytes int64) {
+	f.e.letGoLocked()
+	for at, ent := range entries {
+		if ent = ent.without(f.leavesOut, f.v.key(at)); ent == nil {
+			delete(entries, at)
+			continue
+		}
+		entries[at] = ent
+		bytes += ent.size()
+	}
+	return bytes
+}
+
+// leaveLocked forgets an entry which only rules select that are left out. That is no proof that it is gone.
+func (f *feed) leaveLocked(at types.NamespacedName, old *entry) {
+	if old != nil {
+		f.e.dropEntryLocked(f.v, at)
+		f.e.countDueLocked()
+		f.touchLocked(at, old)
+	}
+}
+
+// without is the entry as if some rules did not select it, nil where no others do.
+func (a *entry) without(out func(rule string) bool, home Key) *entry {
+	if !slices.ContainsFunc(a.rules, out) {
+		return a
+	}
+	less := *a
+	less.rules, less.destinations = nil, nil
+	for i, name := range a.rules {
+		if out(name) {
+			continue
+		}
+		if less.rules = append(less.rules, name); a.destinations != nil {
+			less.destinations = append(less.destinations, a.destinations[i])
+		}
+	}
+	if less.destinations = less.destinations.UnlessHome(home); less.rules == nil {
+		return nil
+	}
+	return &less
+}
+
+// endLocked has nothing more asked for what rules select, for a while. What is held of it is let go by letGoLocked, since this may be within an index.
+func (e *Engine) endLocked(ended []selections.Of) {
+	for _, of := range ended {
+		e.views.ending = append(e.views.ending, of)
+		if r := e.rules.byName[of.Rule]; r != nil {
+			e.staleRuleLocked(r)
+		}
+		e.superviseSoon()
+	}
+}
+
+func (e *Engine) letGoLocked() {
+	for len(e.views.ending) > 0 {
+		of := e.views.ending[0]
+		e.views.ending = e.views.ending[1:]
+		for id, views := range e.views.byPeer {
+			for _, v := range views {
+				if of.Cluster == "" || of.Cluster == id {
+					e.letGoOfLocked(v, of.Rule)
+				}
+			}
+		}
+		e.countDueLocked()
+	}
+}
+
+// letGoOfLocked makes a view, and its watch, one without a rule.
+func (e *Engine) letGoOfLocked(v *view, rule string) {
+	if v.feed != nil {
+		delete(v.feed.judges, rule)
+	}
+	delete(v.judges, rule)
+	for at, ent := range v.entries {
+		if !slices.Contains(ent.rules, rule) {
+			continue
+		}
+		if less := ent.without(func(name string) bool { return name == rule }, v.key(at)); less == nil {
+			e.dropEntryLocked(v, at)
+		} else {
+			e.putEntryLocked(v, at, less)
+		}
+	}
+}
+
+// superviseSelectionsLocked has those tried again whose time has come, looked for once a minute.
+func (e *Engine) superviseSelectionsLocked() {
+	e.letGoLocked()
+	for _, name := range e.views.selections.Again(time.Now()) {
+		if r := e.rules.byName[name]; r != nil {
+			e.staleRuleLocked(r)
+		}
+	}
+	if e.views.selections.Any() && !e.views.retrying {
+		e.views.retrying = true
+		time.AfterFunc(time.Minute, func() {
+			e.mu.Lock()
+			e.views.retrying = false
+			e.mu.Unlock()
+			e.superviseSoon()
+		})
+	}
+}
+
+// endedLocked says that there is no room for what a rule selects of a peer.
+func (e *Engine) endedLocked(r *rule, peer string) bool {
+	return e.views.selections.Ended(selections.Of{Rule: r.name, Cluster: peer})
+}
+
+func (e *Engine) tooManyPlacesLocked(r *rule, p *peer) trouble {
+	return e.sourceTroubleLocked(p.name(), p.ClusterID, Scope{}, e.o.TooManyPlaces(e.clusterNameLocked(e.authorOf(r)), p.name()))
+}
+
+// authorOf is the cluster that a rule is from.
+func (e *Engine) authorOf(r *rule) string { return cmp.Or(r.author, e.o.LocalClusterID) }
+
+// authorsOf are the clusters that rules are from, that of the oldest one first.
+func (e *Engine) authorsOf(rules []*rule) (authors []string) {
+	if len(rules) > 1 {
+		rules = slices.SortedFunc(slices.Values(rules), byAge)
+	}
+	for _, r := range rules {
+		if author := e.authorOf(r); !slices.Contains(authors, author) {
+			authors = append(authors, author)
+		}
+	}
+	return authors
+}
+
+// authorsLocked is the same of the names of rules, as far as these are there.
+func (e *Engine) authorsLocked(names []string) []string {
+	rules := make([]*rule, 0, len(names))
+	for _, name := range names[:min(len(names), maxMakers)] {
+		if r := e.rules.byName[name]; r != nil {
+			rules = append(rules, r)
+		}
+	}
+	return e.authorsOf(rules)
+}
+
+// allAuthorsLocked are the clusters that all rules are from.
+func (e *Engine) allAuthorsLocked() []string {
+	authors := map[string]struct{}{}
+	for _, r := range e.rules.byName {
+		authors[e.authorOf(r)] = struct{}{}
+	}
+	return slices.Collect(maps.Keys(authors))
+}
+
+// maxMakers is how many rules make a copy at most. Their names are in its annotations, for which an object has 256 KiB, so that more of them could have no
+// copy made of an object that they select beside somebody else's rule.
+const maxMakers = 64
+
+// makersOf are those of the rules that ask for a copy that make it, by name: of each author the oldest one, then the oldest of all.
+func (e *Engine) makersOf(rules []*rule) []*rule {
+	if len(rules) <= maxMakers {
+		return rules
+	}
+	var first, others []*rule
+	seen := map[string]bool{}
+	for _, r := range slices.SortedFunc(slices.Values(rules), byAge) {
+		if author := e.authorOf(r); !seen[author] {
+			seen[author] = true
+			first = append(first, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	makers := append(first, others...)[:maxMakers]
+	slices.SortFunc(makers, func(a, b *rule) int { return strings.Compare(a.name, b.name) })
+	return makers
+}
+
+func byAge(a, b *rule) int {
+	return cmp.Or(a.born.Compare(b.born), strings.Compare(a.name, b.name))
+}
+
+// atMost is what becomes of a copy when rules that made it do not want it any more: where as many made it as can, another one may want it, of which
+// nothing is known for the moment, and it stays.
+func atMost(policy v1alpha1.DeletionPolicy, copied *copies.Copy) v1alpha1.DeletionPolicy {
+	if copied != nil && len(copied.Rules) >= maxMakers {
+		return v1alpha1.DeletionOrphan
+	}
+	return policy
+}
