@@ -35,6 +35,22 @@ type TargetScope struct {
 	Namespace string
 }
 
+// KindsToLearn are the kinds of which it must be known whether they are in namespaces: those of the copies where the rule may move them, and that of
+// its sources where it names namespaces.
+func (r *Rule) KindsToLearn() (out []schema.GroupVersionKind) {
+	if slices.ContainsFunc(r.Scopes(), func(s Scope) bool { return s.Namespace != "" }) {
+		out = append(out, r.Kind())
+	}
+	if r.Moves() {
+		for _, t := range r.TargetScopes() {
+			if !slices.Contains(out, t.GVK) {
+				out = append(out, t.GVK)
+			}
+		}
+	}
+	return out
+}
+
 // TargetScopes returns the smallest scopes that contain every copy that the rule can make, sorted, without duplicates.
 func (r *Rule) TargetScopes() []TargetScope {
 	if len(r.clauses) == 0 {

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -114,13 +115,17 @@ func (e *Engine) claimOfLocked(j *job, p *peer, from Key, held []holding, mine *
 		c.Standing, c.Reason = syncrules.Held, p.Refused
 		return c, mine != nil
 	}
+	if e.crowdedLocked(j, p, from, mine) {
+		c.Standing, c.Reason = syncrules.Unknown, fmt.Sprintf("%d rules made it, and not everything is known of others that may ask for it", maxMakers)
+		return c, true
+	}
 	var s syncrules.Summary
 	rules := e.selectingLocked(held, j.key)
 	if mine != nil {
 		for _, name := range mine.Rules {
 			i, ok := slices.BinarySearchFunc(rules, name, func(r *rule, name string) int { return strings.Compare(r.name, name) })
 			if r := e.rules.byName[name]; r == nil {
-				s.Weigh(syncrules.RuleGone(name, atMost(mine.RuleDeletion, mine)))
+				s.Weigh(syncrules.RuleGone(name, mine.RuleDeletion))
 			} else if !ok {
 				rules = slices.Insert(rules, i, r)
 			}
@@ -199,7 +204,7 @@ func (e *Engine) evidenceLocked(j *job, r *rule, p *peer, from Key, mine *copies
 	out = syncrules.Evidence{Rule: r.name, Cluster: p.name(), Made: mine != nil}
 	out.Relation, _, out.Why = e.relateLocked(r, p)
 	if r.compiled != nil {
-		out.Deletion, out.RuleDeletion = r.compiled.Deletion(), atMost(r.compiled.RuleDeletion(), mine)
+		out.Deletion, out.RuleDeletion = r.compiled.Deletion(), r.compiled.RuleDeletion()
 	}
 	if !j.observed {
 		out.Observes = r.observes()

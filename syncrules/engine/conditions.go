@@ -19,6 +19,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/consent"
 	"github.com/roster-mesh/roster/syncrules/engine/bounds"
+	"github.com/roster-mesh/roster/syncrules/engine/namespaces"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
@@ -107,7 +108,7 @@ func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 // localConditionLocked is about the local API server.
 func (e *Engine) localConditionLocked(r *rule) (metav1.Condition, bool) {
 	if live, err := e.namespaces.KnownLocked(); !live && r.fanOut() != nil {
-		return e.namespacesConditionLocked(err), true
+		return namespaces.Condition(err, e.errors()), true
 	}
 	for _, s := range r.targets {
 		err := e.localTroubleLocked(s)
@@ -224,13 +225,13 @@ func (e *Engine) sourceStatusLocked(r *rule, p *peer) (v1alpha1.SourceStatus, *t
 		return out, &trouble{reason: problem.ReasonSourceUnreachable, text: "cluster " + p.name() + ": " + out.Message}
 	}
 	if e.endedLocked(r, p.ClusterID) {
-		t := e.tooManyPlacesLocked(r, p)
+		t := e.sourceTroubleLocked(p.name(), p.ClusterID, Scope{}, e.o.TooManyPlaces(e.clusterNameLocked(e.authorOf(r)), p.name()))
 		out.Watching, out.Message = false, t.text
 		return out, &t
 	}
 	for _, s := range r.scopes {
 		v := e.views.byPeer[p.ClusterID][s]
-		if v != nil && v.live {
+		if v != nil && v.live && v.judgedBy(r) {
 			continue
 		}
 		out.Watching = false

@@ -7,14 +7,11 @@ import (
 	"iter"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
-	"github.com/roster-mesh/roster/syncrules/engine/problem"
-	"github.com/roster-mesh/roster/syncrules/engine/rights"
 	"github.com/roster-mesh/roster/syncrules/engine/selections"
 	"github.com/roster-mesh/roster/syncrules/fanout"
 )
@@ -56,12 +53,29 @@ func (e *Engine) placesLocked(v *view, from types.NamespacedName, ent *entry) it
 	}
 }
 
-// countManyLocked counts what an entry adds for the rules that copy it into many namespaces.
-func (e *Engine) countManyLocked(v *view, ent *entry, objects int, bytes int64) {
-	for i, d := range ent.destinations {
-		if d.To.Many() {
-			e.namespaces.CountLocked(ent.rules[i], v.peer, fanout.Load{Objects: objects, Bytes: bytes})
-			e.spreadLocked(ent.rules[i], v.peer, e.namespaces.PlacesLocked(ent.rules[i], v.peer))
+// countManyLocked counts by what an entry is more than the one before, or nil, for the rules that copy it into many namespaces.
+func (e *Engine) countManyLocked(v *view, old, ent *entry) {
+	var loads map[string]fanout.Load // none as a rule
+	for _, x := range [...]struct {
+		*entry
+		n int
+	}{{old, -1}, {ent, 1}} {
+		if x.entry == nil {
+			continue
+		}
+		for i, d := range x.destinations {
+			if d.To.Many() {
+				if loads == nil {
+					loads = map[string]fanout.Load{}
+				}
+				loads[x.rules[i]] = loads[x.rules[i]].Plus(fanout.Load{Objects: x.n, Bytes: int64(x.n) * x.size()})
+			}
+		}
+	}
+	for rule, load := range loads {
+		if load != (fanout.Load{}) {
+			e.namespaces.CountLocked(rule, v.peer, load)
+			e.spreadLocked(rule, v.peer, e.namespaces.PlacesLocked(rule, v.peer))
 		}
 	}
 }
@@ -178,15 +192,4 @@ func (r *rule) fanOut() *fanout.Selector {
 		return nil
 	}
 	return r.parsed.FanOut()
-}
-
-// namespacesConditionLocked is about a rule that cannot know which namespaces it selects, and why.
-func (e *Engine) namespacesConditionLocked(err error) metav1.Condition {
-	switch {
-	case err == nil:
-		return metav1.Condition{Status: metav1.ConditionUnknown, Reason: problem.ReasonStarting, Message: "the labels of the namespaces here are on their way"}
-	case e.errors().Class(err) == problem.Forbidden:
-		return no(problem.ReasonMissingPermission, "spec.targetNamespaces: "+rights.NamespacesText()+"; all copies stay where they are until then")
-	}
-	return no(problem.ReasonLocalUnreachable, "the namespaces here cannot be watched: "+err.Error())
 }

@@ -114,7 +114,7 @@ func (e *Engine) findLocked(r *rule, peer string, from, to Key) (syncrules.Found
 		if v == nil {
 			return syncrules.FoundUnknown, nil
 		}
-		if selection, ok := v.judges[r.name]; ok && selection == r.selection {
+		if v.judgedBy(r) {
 			if ent := v.entries[at]; ent != nil {
 				switch x, ok := ent.destinationOf(r.name, from); {
 				case !ok:

@@ -67,7 +67,6 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 		v.weighs(1, ent.size())
 	case ent.placedLike(old):
 		v.weighs(0, ent.size()-old.size())
-		e.countManyLocked(v, ent, 0, ent.size()-old.size())
 	default:
 		e.unindexLocked(v, from, old)
 		e.selectedLocked(v, from, old, -1)
@@ -76,6 +75,7 @@ func (e *Engine) putEntryLocked(v *view, from types.NamespacedName, ent *entry) 
 		v.weighs(0, ent.size()-old.size())
 	}
 	v.entries[from] = ent
+	e.countManyLocked(v, old, ent)
 	v.gone.DropAll(from)
 	for _, name := range ent.rules {
 		if r := e.rules.byName[name]; r != nil {
@@ -89,6 +89,7 @@ func (e *Engine) dropEntryLocked(v *view, from types.NamespacedName) {
 		v.weighs(-1, -old.size())
 		e.unindexLocked(v, from, old)
 		e.selectedLocked(v, from, old, -1)
+		e.countManyLocked(v, old, nil)
 	}
 	delete(v.entries, from)
 }
@@ -107,7 +108,6 @@ func (e *Engine) indexLocked(v *view, from types.NamespacedName, ent *entry) {
 		held[at] = slices.Insert(held[at], i, h)
 	}
 	if ent.destinations != nil {
-		e.countManyLocked(v, ent, 1, ent.size())
 		e.tellFaultsLocked(v, from, ent)
 	}
 }
@@ -124,7 +124,6 @@ func (e *Engine) unindexLocked(v *view, from types.NamespacedName, ent *entry) {
 		}
 	}
 	if ent.destinations != nil {
-		e.countManyLocked(v, ent, -1, -ent.size())
 		e.forgetLocked(e.outcomes.results, faultKey(v, from))
 	}
 }

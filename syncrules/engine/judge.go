@@ -73,15 +73,17 @@ func (e *Engine) viewsLiveLocked(r *rule, peer string) bool {
 		return false
 	}
 	for _, s := range r.scopes {
-		v := e.views.byPeer[peer][s]
-		if v == nil || !v.live {
-			return false
-		}
-		if selection, ok := v.judges[r.name]; !ok || selection != r.selection {
+		if v := e.views.byPeer[peer][s]; v == nil || !v.live || !v.judgedBy(r) {
 			return false
 		}
 	}
 	return true
+}
+
+// judgedBy says that the entries are those that the rule selects, as it is now, beside what other rules do.
+func (v *view) judgedBy(r *rule) bool {
+	selection, ok := v.judges[r.name]
+	return ok && selection == r.selection
 }
 
 // judgeOwnerLocked counts what is lacking of an owner as soon as all of its objects are known, and lets that be decided on.

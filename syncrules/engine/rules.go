@@ -76,7 +76,7 @@ func newRule(r *v1alpha1.ResourceSyncRule, policy consent.Policy, refused error)
 		out.parseErr = err
 	} else {
 		out.parsed, out.selection = parsed, parsed.Selection()
-		out.moves, out.reads, out.learns = parsed.Moves(), parsed.ReadsClusters(), kindsToLearn(parsed)
+		out.moves, out.reads, out.learns = parsed.Moves(), parsed.ReadsClusters(), parsed.KindsToLearn()
 	}
 	out.fit(nil)
 	return out
@@ -250,6 +250,8 @@ func (e *Engine) staleRuleLocked(r *rule) {
 type peer struct {
 	Peer
 	seen clusterSnapshot // of its Cluster object
+	// forgotten says that it has left, and nothing is kept of it any more.
+	forgotten bool
 }
 
 func (p *peer) same(o Peer) bool {
@@ -286,7 +288,7 @@ func (e *Engine) relateLocked(r *rule, p *peer) (rel syncrules.Relation, watch b
 	case r.reads && (e.clusters.snapshot.cluster == nil || p.seen.cluster == nil):
 		return syncrules.Unclear, false, "the Cluster objects that rule " + r.name + " reads are not known yet"
 	case rel == syncrules.Asks && e.endedLocked(r, p.ClusterID):
-		return syncrules.Stopped, true, e.tooManyPlacesLocked(r, p).text
+		return syncrules.Stopped, true, "rule " + r.name + " selects more than there is room for"
 	case rel == syncrules.Asks && e.namespaces.TooManyLocked(r.name, p.ClusterID) != "":
 		return syncrules.Stopped, true, e.namespaces.TooManyLocked(r.name, p.ClusterID)
 	case rel == syncrules.Asks && r.guard.StoppedOf(p.ClusterID) && r.observes() == "":

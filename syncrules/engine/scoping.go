@@ -24,22 +24,6 @@ type scoping struct {
 	asking     map[schema.GroupVersionKind]chan struct{} // to ask again at once
 }
 
-// kindsToLearn are the kinds of which a rule needs to know whether they are in namespaces: those of its copies
-// where it may move them, and that of its sources where it names namespaces.
-func kindsToLearn(r *syncrules.Rule) (out []schema.GroupVersionKind) {
-	if slices.ContainsFunc(r.Scopes(), func(s syncrules.Scope) bool { return s.Namespace != "" }) {
-		out = append(out, r.Kind())
-	}
-	if r.Moves() {
-		for _, t := range r.TargetScopes() {
-			if !slices.Contains(out, t.GVK) {
-				out = append(out, t.GVK)
-			}
-		}
-	}
-	return out
-}
-
 // fittedLocked says that what a rule that moves needs to know of its kinds is known.
 func (e *Engine) fittedLocked(r *rule) bool {
 	return e.o.Namespaced == nil || !slices.ContainsFunc(r.targets, func(s Scope) bool {

@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/selections"
@@ -37,15 +36,17 @@ func (e *Engine) selectedLocked(v *view, from types.NamespacedName, ent *entry, 
 }
 
 func (e *Engine) countDueLocked() {
-	for _, grows := range [...]bool{false, true} {
-		for of, more := range e.views.due {
-			if more != 0 && more > 0 == grows {
-				e.endLocked(e.views.selections.Count(of, e.ageLocked(of.Rule), more, time.Now()))
+	for settled := false; !settled; settled = len(e.views.ending) == 0 {
+		for _, grows := range [...]bool{false, true} {
+			for of, more := range e.views.due {
+				if more != 0 && more > 0 == grows {
+					e.endLocked(e.views.selections.Count(of, e.ageLocked(of.Rule), more, time.Now()))
+				}
 			}
 		}
+		clear(e.views.due)
+		e.letGoLocked()
 	}
-	clear(e.views.due)
-	e.letGoLocked()
 }
 
 // countComingLocked counts what a list has brought so far, spreadLocked in how many places in namespaces a rule has copies of a peer's objects.
@@ -83,8 +84,7 @@ func (f *feed) countSoFar(list *selections.List, from types.NamespacedName, ent 
 	}
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	list.Count(func(rule string, more int64) bool {
-		f.e.countComingLocked(f.v.peer, rule, more)
+	list.Count(func(rule string, more int64) { f.e.countComingLocked(f.v.peer, rule, more) }, func(rule string) bool {
 		return f.e.views.selections.Ended(selections.Of{Rule: rule, Cluster: f.v.peer})
 	})
 }
@@ -97,10 +97,11 @@ func (f *feed) leavesOut(rule string) bool {
 
 // leaveOutLocked leaves the rules out of a list that have ended meanwhile, and returns how many bytes are left.
 func (f *feed) leaveOutLocked(entries map[types.NamespacedName]*entry) (bytes int64) {
-	f.e.letGoLocked()
+	f.e.countDueLocked()
 	for at, ent := range entries {
 		if ent = ent.without(f.leavesOut, f.v.key(at)); ent == nil {
 			delete(entries, at)
+			f.v.gone.DropAll(at) // it is there
 			continue
 		}
 		entries[at] = ent
@@ -109,11 +110,14 @@ func (f *feed) leaveOutLocked(entries map[types.NamespacedName]*entry) (bytes in
 	return bytes
 }
 
-// leaveLocked forgets an entry which only rules select that are left out. That is no proof that it is gone.
-func (f *feed) leaveLocked(at types.NamespacedName, old *entry) {
-	if old != nil {
+// leaveLocked forgets an entry that only rules select which are left out. It is there, so that nothing proves to these that it is gone; what other rules
+// made of it before counts as what a list lacks.
+func (f *feed) leaveLocked(at types.NamespacedName) {
+	f.v.gone.DropAll(at)
+	if old := f.v.entries[at]; old != nil {
 		f.e.dropEntryLocked(f.v, at)
 		f.e.countDueLocked()
+		f.e.lostLocked(f.v, at, old)
 		f.touchLocked(at, old)
 	}
 }
@@ -151,33 +155,51 @@ func (e *Engine) endLocked(ended []selections.Of) {
 }
 
 func (e *Engine) letGoLocked() {
-	for len(e.views.ending) > 0 {
-		of := e.views.ending[0]
-		e.views.ending = e.views.ending[1:]
-		for id, views := range e.views.byPeer {
-			for _, v := range views {
-				if of.Cluster == "" || of.Cluster == id {
-					e.letGoOfLocked(v, of.Rule)
-				}
-			}
+	everywhere, of := map[string]bool{}, map[string]map[string]bool{}
+	for _, x := range e.views.ending {
+		if x.Cluster == "" {
+			everywhere[x.Rule] = true
+			continue
 		}
-		e.countDueLocked()
+		if of[x.Cluster] == nil {
+			of[x.Cluster] = map[string]bool{}
+		}
+		of[x.Cluster][x.Rule] = true
+	}
+	e.views.ending = nil
+	for id, views := range e.views.byPeer {
+		if len(everywhere) == 0 && len(of[id]) == 0 {
+			continue
+		}
+		for _, v := range views {
+			e.letGoOfLocked(v, func(rule string) bool { return everywhere[rule] || of[id][rule] })
+		}
 	}
 }
 
-// letGoOfLocked makes a view, and its watch, one without a rule.
-func (e *Engine) letGoOfLocked(v *view, rule string) {
+// letGoOfLocked makes a view, and its watch, one without some rules. What goes missing meanwhile counts together for the guards of these, as after an outage.
+func (e *Engine) letGoOfLocked(v *view, out func(rule string) bool) {
+	known := []map[string]string{v.judges}
 	if v.feed != nil {
-		delete(v.feed.judges, rule)
+		known = append(known, v.feed.judges)
 	}
-	delete(v.judges, rule)
-	for at, ent := range v.entries {
-		if !slices.Contains(ent.rules, rule) {
-			continue
+	for _, judges := range known {
+		for rule := range judges {
+			if !out(rule) {
+				continue
+			}
+			if r := e.rules.byName[rule]; r != nil {
+				r.guard.Doubt(v.peer)
+			}
+			delete(judges, rule)
 		}
-		if less := ent.without(func(name string) bool { return name == rule }, v.key(at)); less == nil {
+	}
+	for at, ent := range v.entries {
+		switch less := ent.without(out, v.key(at)); less {
+		case ent:
+		case nil:
 			e.dropEntryLocked(v, at)
-		} else {
+		default:
 			e.putEntryLocked(v, at, less)
 		}
 	}
@@ -185,8 +207,11 @@ func (e *Engine) letGoOfLocked(v *view, rule string) {
 
 // superviseSelectionsLocked has those tried again whose time has come, looked for once a minute.
 func (e *Engine) superviseSelectionsLocked() {
-	e.letGoLocked()
-	for _, name := range e.views.selections.Again(time.Now()) {
+	e.countDueLocked()
+	exists := func(of selections.Of) bool {
+		return e.rules.byName[of.Rule] != nil && e.clusters.peers[of.Cluster] != nil && !e.clusters.peers[of.Cluster].Left
+	}
+	for _, name := range e.views.selections.Again(exists, time.Now()) {
 		if r := e.rules.byName[name]; r != nil {
 			e.staleRuleLocked(r)
 		}
@@ -205,10 +230,6 @@ func (e *Engine) superviseSelectionsLocked() {
 // endedLocked says that there is no room for what a rule selects of a peer.
 func (e *Engine) endedLocked(r *rule, peer string) bool {
 	return e.views.selections.Ended(selections.Of{Rule: r.name, Cluster: peer})
-}
-
-func (e *Engine) tooManyPlacesLocked(r *rule, p *peer) trouble {
-	return e.sourceTroubleLocked(p.name(), p.ClusterID, Scope{}, e.o.TooManyPlaces(e.clusterNameLocked(e.authorOf(r)), p.name()))
 }
 
 // authorOf is the cluster that a rule is from.
@@ -275,11 +296,13 @@ func byAge(a, b *rule) int {
 	return cmp.Or(a.born.Compare(b.born), strings.Compare(a.name, b.name))
 }
 
-// atMost is what becomes of a copy when rules that made it do not want it any more: where as many made it as can, another one may want it, of which
-// nothing is known for the moment, and it stays.
-func atMost(policy v1alpha1.DeletionPolicy, copied *copies.Copy) v1alpha1.DeletionPolicy {
-	if copied != nil && len(copied.Rules) >= maxMakers {
-		return v1alpha1.DeletionOrphan
+// crowdedLocked says that as many rules made a copy as can, and that others may ask for it which are not among them and of which not everything is known: then
+// it stays as it is.
+func (e *Engine) crowdedLocked(j *job, p *peer, from Key, mine *copies.Copy) bool {
+	if mine == nil || len(mine.Rules) < maxMakers || j.kind == nil {
+		return false
 	}
-	return policy
+	return slices.ContainsFunc(j.kind.writers, func(r *rule) bool {
+		return r.kind() == from.GroupKind && r.makes(j.key) && e.mayAskLocked(r, p.ClusterID) && !e.viewsLiveLocked(r, p.ClusterID)
+	})
 }

@@ -43,7 +43,7 @@ type view struct {
 	// anything yet since it was opened.
 	live, answered bool
 	since          time.Time
-	took           time.Duration // to take in the last list
+	took           time.Duration // to judge the last list
 	err            error
 	// gone are the deletions that were seen live and not yet acted on.
 	gone deletions.Deletions
@@ -108,12 +108,13 @@ func newFeed(e *Engine, v *view, p *peer, rules []*rule) *feed {
 	return f
 }
 
-// serves says that the feed is the one for these rules as they are now.
+// current says that what the feed knows of clusters and kinds holds, serves that it is the one for these rules as they are now, too.
+func (f *feed) current(p *peer, rules []*rule) bool {
+	return f.source == p.Source && !f.rescoped(rules) && (!f.reads || f.input.Cluster == p.seen.cluster && f.input.LocalCluster == f.e.clusters.snapshot.cluster)
+}
+
 func (f *feed) serves(p *peer, rules []*rule) bool {
-	if f.source != p.Source || f.rescoped(rules) || f.reads && (f.input.Cluster != p.seen.cluster || f.input.LocalCluster != f.e.clusters.snapshot.cluster) {
-		return false
-	}
-	return len(rules) == len(f.judges) && !slices.ContainsFunc(rules, func(r *rule) bool {
+	return f.current(p, rules) && len(rules) == len(f.judges) && !slices.ContainsFunc(rules, func(r *rule) bool {
 		selection, ok := f.judges[r.name]
 		return !ok || selection != r.selection
 	})
@@ -212,7 +213,9 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	v := f.v
-	defer func() { v.took = time.Since(began) }()
+	if v.feed == f {
+		v.took = time.Since(began)
+	}
 	list.Release(func(rule string, more int64) { f.e.countComingLocked(v.peer, rule, more) })
 	bytes := f.leaveOutLocked(entries)
 	if v.feed != f || f.aborted() || !f.fitsLocked(int64(len(entries))-v.held.Objects.Load(), bytes-v.held.Bytes.Load()) {
@@ -262,13 +265,13 @@ func (f *feed) Upsert(obj *unstructured.Unstructured) {
 		f.removeLocked(at)
 		return
 	}
+	if ent = ent.without(f.leavesOut, f.v.key(at)); ent == nil {
+		f.leaveLocked(at)
+		return
+	}
 	old := f.v.entries[at]
 	if old != nil && old.same(ent) {
 		return // only its status changed, say
-	}
-	if ent = ent.without(f.leavesOut, f.v.key(at)); ent == nil {
-		f.leaveLocked(at, old)
-		return
 	}
 	if old == nil && !f.fitsLocked(1, ent.size()) || old != nil && !f.fitsLocked(0, ent.size()-old.size()) {
 		return

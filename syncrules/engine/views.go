@@ -51,6 +51,8 @@ func newViewSet(o *Options) viewSet {
 // kept.
 func (e *Engine) superviseViewsLocked(start starter) {
 	var opened []*view
+	resting := e.views.resting
+	e.views.resting = map[kindAt]struct{}{}
 	e.views.watches.Limit(e.o.Views(len(e.local.watches) + e.conflicts.WatchesLocked()))
 	for gk := range e.supervisor.kinds {
 		for _, p := range e.clusters.peers {
@@ -65,8 +67,6 @@ func (e *Engine) superviseViewsLocked(start starter) {
 			opened = append(opened, e.superviseSourceLocked(gk, e.clusters.peers[id], start)...)
 		}
 	}
-	resting := e.views.resting
-	e.views.resting = map[kindAt]struct{}{}
 	for at := range resting {
 		opened = append(opened, e.superviseSourceLocked(at.GroupKind, e.clusters.peers[at.peer], start)...)
 	}
@@ -111,7 +111,7 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 			}
 			views[s] = v
 		}
-		if v.feed != nil && (v.feed.serves(p, rules) || v.feed.source == p.Source && e.restsLocked(v)) {
+		if v.feed != nil && v.feed.current(p, rules) && (v.feed.serves(p, rules) || e.restsLocked(v)) {
 			continue
 		}
 		e.closeViewLocked(v)
@@ -125,7 +125,8 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 	}
 	if len(views) == 0 {
 		delete(e.views.byPeer, p.ClusterID)
-		if p.Left {
+		if p.Left && !p.forgotten {
+			p.forgotten = true
 			e.views.memory.Forget(p.ClusterID)
 			e.views.selections.Left(p.ClusterID)
 		}
@@ -134,7 +135,6 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 }
 
 // listRest times as long as it took to judge its last list, a view is not listed anew because its rules are others: somebody may edit them all the time.
-// What is new of rules meanwhile is not known of the view.
 const listRest, listRestCap = 10, 10 * time.Second
 
 // kindAt is what superviseSourceLocked looks at.
@@ -184,7 +184,10 @@ func (e *Engine) wantedViewsLocked(gk schema.GroupKind, p *peer) (wanted map[Sco
 	}
 	wanted = make(map[Scope][]*rule, len(k.readers))
 	for _, r := range k.readers {
-		if _, watch, _ := e.relateLocked(r, p); watch && !e.endedLocked(r, p.ClusterID) {
+		if e.endedLocked(r, p.ClusterID) {
+			continue
+		}
+		if _, watch, _ := e.relateLocked(r, p); watch {
 			by ^= maphash.Comparable(e.views.seed, r.serial)
 			for _, s := range r.scopes {
 				wanted[s] = append(wanted[s], r)

@@ -25,14 +25,14 @@ func (l *List) Judge(rule string, takes int64) (due bool) {
 	return l.sum >= step
 }
 
-// Count hands over to count what was judged since the last time; it returns whether the selection has ended.
-func (l *List) Count(count func(rule string, more int64) (ended bool)) {
+// Count hands over to count what was judged since the last time; ended says whether a selection has ended.
+func (l *List) Count(count func(rule string, more int64), ended func(rule string) bool) {
 	for rule, more := range l.due {
 		l.counted[rule] += more
 		count(rule, more)
 	}
 	for rule := range l.counted { // one may end as another one is counted
-		if count(rule, 0) {
+		if ended(rule) {
 			if l.ended == nil {
 				l.ended = map[string]bool{}
 			}

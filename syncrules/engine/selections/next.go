@@ -28,17 +28,18 @@ type sharing struct {
 	since   time.Time
 }
 
-// mostBeyond is which of those that take something has most beyond its share of a total; "" if none takes more than that.
-func (s *sharing) mostBeyond(total int64, takes map[string]int64, share Share, now time.Time) (id string) {
+// mostBeyond is which of those that take something has most beyond its share of a total; where none has, that takes most.
+func (s *sharing) mostBeyond(total int64, takes map[string]int64, share Share, now time.Time) string {
 	for id := range takes {
 		if _, known := s.shares[id]; !known || now.Sub(s.shared) >= fresh {
 			s.divide(total, takes, share, now)
 			break
 		}
 	}
-	if id = s.most(takes); id == "" { // the shares were those of a while ago
+	id, beyond := s.most(takes)
+	if !beyond { // the shares were those of a while ago
 		s.divide(total, takes, share, now)
-		id = s.most(takes)
+		id, _ = s.most(takes)
 	}
 	return id
 }
@@ -57,25 +58,32 @@ func (s *sharing) divide(total int64, takes map[string]int64, share Share, now t
 	s.shares, s.shared = share(int(total/unit), wants), now
 }
 
-func (s *sharing) most(takes map[string]int64) (id string) {
+func (s *sharing) most(takes map[string]int64) (id string, beyond bool) {
 	most := int64(0)
 	for at, n := range takes {
-		has, known := s.shares[at]
-		if by := n - int64(has)*unit; known && (by > most || by == most && by > 0 && at < id) {
+		by := n - int64(s.shares[at])*unit
+		if _, known := s.shares[at]; !known || by <= 0 {
+			if beyond {
+				continue
+			}
+			by = n
+		} else if !beyond {
+			most, beyond = 0, true
+		}
+		if by > most || by == most && at < id {
 			id, most = at, by
 		}
 	}
-	return id
+	return id, beyond
 }
 
-// next is what ends next. Whose share it is that is used up, where shares do not tell, it is the author that asks. Where what has ended takes most of what
-// an author has, it is all of its newest rule.
-func (s *Selections) next(asks string, now time.Time) (Of, bool) {
+// next is what ends next. Where what has ended takes most of what an author has, it is all of its newest rule.
+func (s *Selections) next(now time.Time) (Of, bool) {
 	takes := make(map[string]int64, len(s.authors))
 	for id, a := range s.authors {
 		takes[id] = a.takes
 	}
-	a := s.authors[cmp.Or(s.mostBeyond(s.most, takes, s.share, now), asks)]
+	a := s.authors[s.mostBeyond(s.most, takes, s.share, now)]
 	if a == nil {
 		return Of{}, false
 	}

@@ -5,7 +5,6 @@ package selections
 
 import (
 	"cmp"
-	"maps"
 	"time"
 )
 
@@ -26,8 +25,8 @@ const (
 type Selections struct {
 	most    int64
 	share   Share
-	all     int64 // what counts
-	of      map[Of]*selection
+	all     int64                            // what counts
+	of      map[string]map[string]*selection // by rule and cluster
 	authors map[string]*author
 	ended   map[Of]time.Time // until when; of a rule that has ended everywhere, without the cluster
 	sharing
@@ -60,14 +59,20 @@ type selection struct {
 	// objects is what the objects take that are held, coming what those take that lists have brought so far, which will be held in their stead, and
 	// spread what places in many namespaces do.
 	objects, coming, spread int64
-	wait                    time.Duration // how long it was to wait the last time; 0 if it never was
+	retrying
+}
+
+// retrying is when a selection that has ended is tried again.
+type retrying struct {
+	wait time.Duration // how long it was to wait the last time; 0 if it has never ended
+	had  int64         // what it held then
 }
 
 func (x *selection) content() int64 { return max(x.objects, x.coming) + x.spread }
 
 // New returns what bounds selections to so many bytes.
 func New(most int64, share Share) *Selections {
-	return &Selections{most: most, share: share, of: map[Of]*selection{}, authors: map[string]*author{}, ended: map[Of]time.Time{}}
+	return &Selections{most: most, share: share, of: map[string]map[string]*selection{}, authors: map[string]*author{}, ended: map[Of]time.Time{}}
 }
 
 // Count says that the objects of a selection take so much more, or less. Where there is no room for that, selections end, which it returns; one without a
@@ -87,7 +92,7 @@ func (s *Selections) Spread(of Of, rule Rule, all int64, now time.Time) (ended [
 }
 
 func (s *Selections) change(of Of, rule Rule, change func(*selection), now time.Time) (ended []Of) {
-	x := s.of[of]
+	x := s.of[of.Rule][of.Cluster]
 	if x == nil {
 		x = &selection{}
 	} else {
@@ -100,7 +105,7 @@ func (s *Selections) change(of Of, rule Rule, change func(*selection), now time.
 	change(x)
 	s.settle(of, x)
 	for x.content() > before && s.all > s.most {
-		last, some := s.next(cmp.Or(x.Author, of.Cluster), now)
+		last, some := s.next(now)
 		if !some {
 			break
 		}
@@ -112,19 +117,29 @@ func (s *Selections) change(of Of, rule Rule, change func(*selection), now time.
 
 // settle keeps a selection, and counts it, if there is anything to know of it.
 func (s *Selections) settle(of Of, x *selection) {
+	clusters := s.of[of.Rule]
 	if _, ended := s.ended[of]; x.content() == 0 && !ended {
-		delete(s.of, of)
+		if delete(clusters, of.Cluster); len(clusters) == 0 {
+			delete(s.of, of.Rule)
+		}
 		return
 	}
-	s.of[of] = x
+	if clusters == nil {
+		clusters = map[string]*selection{}
+		s.of[of.Rule] = clusters
+	}
+	clusters[of.Cluster] = x
 	s.charge(of, x, 1)
 }
 
-// charge adds a selection to what its author has, or with -1 takes it away. What one that has ended holds is let go, and does not count.
+// charge adds a selection to what its author has, or with -1 takes it away. What one that has ended holds is let go, and does not count, and when all of a
+// rule has, nothing is known of it any more.
 func (s *Selections) charge(of Of, x *selection, n int64) {
-	id, takes := cmp.Or(x.Author, of.Cluster), n*perSelection
-	if !s.Ended(of) {
-		takes += n * x.content()
+	id, takes := cmp.Or(x.Author, of.Cluster), int64(perSelection)
+	if _, everywhere := s.ended[Of{Rule: of.Rule}]; everywhere {
+		takes = 0
+	} else if _, ended := s.ended[of]; !ended {
+		takes += x.content()
 	}
 	a := s.authors[id]
 	if a == nil {
@@ -136,7 +151,7 @@ func (s *Selections) charge(of Of, x *selection, n int64) {
 		o = &owned{rules: map[string]*selection{}}
 		a.owners[of.Cluster] = o
 	}
-	s.all, a.takes, o.takes = s.all+takes, a.takes+takes, o.takes+takes
+	s.all, a.takes, o.takes = s.all+n*takes, a.takes+n*takes, o.takes+n*takes
 	if n > 0 {
 		o.rules[of.Rule] = x
 		return
@@ -149,39 +164,46 @@ func (s *Selections) charge(of Of, x *selection, n int64) {
 	}
 }
 
-// end ends a selection, or all of a rule.
+// end ends a selection, or all of a rule. All that end are tried again at the same times, so that a cluster is listed once for all of them.
 func (s *Selections) end(of Of, now time.Time) {
 	if of.Cluster == "" {
 		s.restate(of.Rule, func() {
-			maps.DeleteFunc(s.ended, func(at Of, _ time.Time) bool { return at.Rule == of.Rule })
-			s.ended[of] = now.Add(retryCap)
+			for cluster := range s.of[of.Rule] {
+				delete(s.ended, Of{of.Rule, cluster})
+			}
+			s.ended[of] = after(now, retryCap)
 		})
 		return
 	}
-	x := s.of[of]
+	x := s.of[of.Rule][of.Cluster]
 	s.charge(of, x, -1)
-	x.wait = min(max(retry, 2*x.wait), retryCap)
-	s.ended[of] = now.Add(x.wait)
+	x.retrying = retrying{wait: min(max(retry, 2*x.wait), retryCap), had: x.content()}
+	s.ended[of] = after(now, x.wait)
 	s.settle(of, x)
+}
+
+// after is a time at which ended selections are tried again.
+func after(now time.Time, wait time.Duration) time.Time {
+	return now.Add(wait + retry - 1).Truncate(retry)
 }
 
 // restate counts all selections of a rule anew after something has changed of what has ended.
 func (s *Selections) restate(rule string, change func()) {
-	known := map[Of]*selection{}
-	for of, x := range s.of {
-		if of.Rule == rule {
-			s.charge(of, x, -1)
-			known[of] = x
-		}
+	clusters := s.of[rule]
+	for cluster, x := range clusters {
+		s.charge(Of{rule, cluster}, x, -1)
 	}
 	change()
-	for of, x := range known {
-		s.settle(of, x)
+	for cluster, x := range clusters {
+		s.settle(Of{rule, cluster}, x)
 	}
 }
 
 // Ended says that there is no room for a selection.
 func (s *Selections) Ended(of Of) bool {
+	if len(s.ended) == 0 {
+		return false
+	}
 	_, ended := s.ended[of]
 	_, everywhere := s.ended[Of{Rule: of.Rule}]
 	return ended || everywhere
@@ -192,28 +214,38 @@ func (s *Selections) Any() bool { return len(s.ended) > 0 }
 
 // Takes is what is held of a selection, whether it has ended or not.
 func (s *Selections) Takes(of Of) int64 {
-	if x := s.of[of]; x != nil {
+	if x := s.of[of.Rule][of.Cluster]; x != nil {
 		return x.content()
 	}
 	return 0
 }
 
-// Again are the rules of the selections whose time to be tried again has come: from now on they have not ended.
-func (s *Selections) Again(now time.Time) (rules []string) {
+// Again are the rules of the selections whose time to be tried again has come, and for which there is room: from now on they have not ended. What exists
+// no more is forgotten.
+func (s *Selections) Again(exists func(Of) bool, now time.Time) (rules []string) {
 	for of, until := range s.ended {
 		if until.After(now) {
 			continue
 		}
-		rules = append(rules, of.Rule)
 		if of.Cluster == "" {
 			s.restate(of.Rule, func() { delete(s.ended, of) })
+			rules = append(rules, of.Rule)
 			continue
 		}
-		x := s.of[of]
+		x := s.of[of.Rule][of.Cluster]
+		if exists(of) && s.all > s.most/2 && s.all+x.had > s.most { // what it has may be less by now, where it was too much for all of it
+			s.ended[of] = after(now, retry)
+			continue
+		}
 		s.charge(of, x, -1)
 		delete(s.ended, of)
-		s.of[of] = x // with its wait
-		s.charge(of, x, 1)
+		if exists(of) {
+			s.of[of.Rule][of.Cluster] = x // with how long it waited
+			s.charge(of, x, 1)
+			rules = append(rules, of.Rule)
+		} else {
+			s.settle(of, x)
+		}
 	}
 	return rules
 }
@@ -222,15 +254,19 @@ func (s *Selections) Again(now time.Time) (rules []string) {
 func (s *Selections) Edited(rule string) {
 	if s.Any() {
 		s.restate(rule, func() {
-			maps.DeleteFunc(s.ended, func(of Of, _ time.Time) bool { return of.Rule == rule })
+			delete(s.ended, Of{Rule: rule})
+			for cluster := range s.of[rule] {
+				delete(s.ended, Of{rule, cluster})
+			}
 		})
 	}
 }
 
 // Left says that a cluster is not in the group any more.
 func (s *Selections) Left(cluster string) {
-	for of, x := range s.of {
-		if of.Cluster == cluster {
+	for rule, clusters := range s.of {
+		if x := clusters[cluster]; x != nil {
+			of := Of{rule, cluster}
 			s.charge(of, x, -1)
 			delete(s.ended, of)
 			s.settle(of, x)

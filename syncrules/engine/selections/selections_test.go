@@ -35,7 +35,7 @@ func (w *world) count(rule, author, cluster string, more int64) time.Duration {
 	w.now = w.now.Add(time.Second)
 	of := Of{rule, cluster}
 	if ended := w.Count(of, Rule{author, time.Unix(int64(len(rule)), 0)}, more, w.now); slices.Contains(ended, of) {
-		return w.of[of].wait
+		return w.of[rule][cluster].wait
 	}
 	return 0
 }
@@ -44,13 +44,18 @@ func (w *world) count(rule, author, cluster string, more int64) time.Duration {
 func (w *world) check(t *testing.T) {
 	t.Helper()
 	all, authors := int64(0), map[string]int64{}
-	for of, x := range w.of {
-		takes := int64(perSelection)
-		if !w.Ended(of) {
-			takes += x.content()
+	for rule, clusters := range w.of {
+		for cluster, x := range clusters {
+			takes := perSelection + x.content()
+			if w.Ended(Of{rule, cluster}) {
+				takes = perSelection
+			}
+			if w.Ended(Of{Rule: rule}) {
+				takes = 0
+			}
+			all += takes
+			authors[x.Author] += takes
 		}
-		all += takes
-		authors[x.Author] += takes
 	}
 	for id, a := range w.authors {
 		if a.takes != authors[id] {
@@ -61,6 +66,8 @@ func (w *world) check(t *testing.T) {
 		t.Errorf("%d are counted of %d authors, want %d of %d", w.all, len(w.authors), all, len(authors))
 	}
 }
+
+func exists(Of) bool { return true }
 
 // A selection without room ends, once, and takes nothing from then on. It is tried again later and later; an edit, or the end of its rule or cluster,
 // has it tried at once.
@@ -79,11 +86,11 @@ func TestSelectionWithoutRoomEnds(t *testing.T) {
 			t.Fatalf("it ends again, for %v", again)
 		}
 		w.count("r", "bad", "good", -w.Takes(of))
-		if rules := w.Again(w.now.Add(ends - time.Minute)); rules != nil {
+		if rules := w.Again(exists, w.now.Add(ends-time.Minute)); rules != nil {
 			t.Fatalf("%v are tried too early", rules)
 		}
-		w.now = w.now.Add(ends)
-		if rules := w.Again(w.now); !slices.Equal(rules, []string{"r"}) || w.Ended(of) {
+		w.now = w.now.Add(ends + retry)
+		if rules := w.Again(exists, w.now); !slices.Equal(rules, []string{"r"}) || w.Ended(of) {
 			t.Fatalf("%v are tried again", rules)
 		}
 	}
@@ -99,6 +106,30 @@ func TestSelectionWithoutRoomEnds(t *testing.T) {
 	if w.check(t); len(w.of)+len(w.ended)+len(w.authors) > 0 {
 		t.Errorf("after the cluster left %v, %v and %v are kept", w.of, w.ended, w.authors)
 	}
+}
+
+// What has ended is not tried while there is no room for it, and forgotten when it does not exist any more.
+func TestEndedSelectionsWaitForRoom(t *testing.T) {
+	w := newWorld()
+	w.count("old", "bad", "good", most*3/4)
+	w.count("newer", "bad", "good", most/2)
+	of := Of{"newer", "good"}
+	w.count("newer", "bad", "good", -w.Takes(of))
+	w.now = w.now.Add(2 * time.Hour)
+	if rules := w.Again(exists, w.now); rules != nil || !w.Ended(of) {
+		t.Errorf("%v are tried without room", rules)
+	}
+	w.count("old", "bad", "good", -most/2)
+	w.now = w.now.Add(2 * time.Hour)
+	if rules := w.Again(exists, w.now); !slices.Equal(rules, []string{"newer"}) {
+		t.Errorf("%v are tried where there is room", rules)
+	}
+	w.count("newer", "bad", "good", most)
+	w.count("newer", "bad", "good", -w.Takes(of))
+	if rules := w.Again(func(Of) bool { return false }, w.now.Add(2*time.Hour)); rules != nil || w.of["newer"] != nil {
+		t.Errorf("%v are tried, or %v is kept of a rule that is gone", rules, w.of["newer"])
+	}
+	w.check(t)
 }
 
 // Whatever rules a member has, select what others have and spread over namespaces, whether they came first or are named first: those of others have their
@@ -195,8 +226,12 @@ func TestMoreSelectionsThanThereIsRoomFor(t *testing.T) {
 			}
 		}
 	}
-	if w.check(t); w.all > most || len(w.of) > most/perSelection {
-		t.Errorf("%d selections take %d", len(w.of), w.all)
+	n := 0
+	for _, clusters := range w.of {
+		n += len(clusters)
+	}
+	if w.check(t); w.all > most || n > most/perSelection {
+		t.Errorf("%d selections take %d", n, w.all)
 	}
 	t.Logf("it took %v; %d have ended", time.Since(began), len(w.ended))
 	if !w.Ended(Of{"r499", "c0"}) || w.Ended(Of{"r0", "c0"}) {
@@ -212,14 +247,11 @@ func TestMoreSelectionsThanThereIsRoomFor(t *testing.T) {
 func TestListsAreCountedWhileTheyAreJudged(t *testing.T) {
 	counts := map[string]int64{}
 	count := func(rule string, more int64) { counts[rule] += more }
-	ended := func(rule string, more int64) bool {
-		count(rule, more)
-		return rule == "b" && counts["b"] >= 5*step
-	}
+	ended := func(rule string) bool { return rule == "b" && counts["b"] >= 5*step }
 	var l List
 	for i := range 96 {
 		if l.Judge([]string{"a", "b"}[i%2], step/8) {
-			l.Count(ended)
+			l.Count(count, ended)
 		}
 	}
 	if counts["a"] != 6*step || counts["b"] != 6*step {
