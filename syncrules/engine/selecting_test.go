@@ -25,6 +25,14 @@ func (w *world) placesRoom(places, copies int64) {
 	w.start()
 }
 
+// selection is what is counted of what a rule selects of a cluster, and whether that has ended.
+func (w *world) selection(rule, cluster string) (takes int64, ended bool) {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	of := selections.Of{Rule: rule, Cluster: cluster}
+	return w.e.views.selections.Takes(of), w.e.views.selections.Ended(of)
+}
+
 // wantSelections checks what is counted of selections against what is held.
 func (w *world) wantSelections() {
 	w.t.Helper()
@@ -168,10 +176,8 @@ func TestRulesThatSpreadAreBounded(t *testing.T) {
 		w.peers[b].put(configMap("x", "1"))
 		w.settle()
 		ended := func() (n int) {
-			w.e.mu.Lock()
-			defer w.e.mu.Unlock()
 			for i := range 20 {
-				if w.e.views.selections.Ended(selections.Of{Rule: fmt.Sprint("bad-", i), Cluster: b}) {
+				if _, is := w.selection(fmt.Sprint("bad-", i), b); is {
 					n++
 				}
 			}
@@ -240,10 +246,10 @@ func TestRuleNamedFirstTakesNoRoom(t *testing.T) {
 		w.setRule(by(b, 1, moving(testRule("renamed"), "name", "good-{{ .Object.GetName }}")))
 		w.settle()
 		w.wantReady("renamed", metav1.ConditionTrue, problem.ReasonSynced)
-		before := w.e.views.selections.Takes(selections.Of{Rule: "renamed", Cluster: b})
+		before, _ := w.selection("renamed", b)
 		w.setRule(by(a, 0, testRule("aaa")))
 		w.settle()
-		if now := w.e.views.selections.Takes(selections.Of{Rule: "renamed", Cluster: b}); now != before {
+		if now, _ := w.selection("renamed", b); now != before {
 			t.Errorf("beside another rule it takes %d, and before %d", now, before)
 		}
 		w.peers[b].put(configMap("o1", "2"))
@@ -289,8 +295,8 @@ func TestWhatEndsIsLetGo(t *testing.T) {
 		for range 3 {
 			held, ended := int64(0), 0
 			for i := range namespaces {
-				of := selections.Of{Rule: fmt.Sprint("bad-", i), Cluster: a}
-				if held += w.e.views.selections.Takes(of); w.e.views.selections.Ended(of) {
+				takes, is := w.selection(fmt.Sprint("bad-", i), a)
+				if held += takes; is {
 					ended++
 				}
 			}

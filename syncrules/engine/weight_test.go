@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/roster-mesh/roster/syncrules/engine/selections"
 )
 
 // What is counted of an object and its copies is what they take of the memory, be they small or large, whether they are made or not, and however many rules
@@ -61,7 +59,8 @@ func TestWhatAnObjectTakes(t *testing.T) {
 			runtime.KeepAlive(same)
 			counted := w.e.views.memory.Of(a).Weight() + w.takes()
 			for i := range tc.rules {
-				counted += w.e.views.selections.Takes(selections.Of{Rule: fmt.Sprintf("rule-%03d", i), Cluster: a})
+				takes, _ := w.selection(fmt.Sprintf("rule-%03d", i), a)
+				counted += takes
 			}
 			n := int64(tc.n)
 			t.Logf("an object with %d bytes, selected by %d rules, each for another place (%t), whose copies are made (%t): %d bytes, of which %d are counted",
