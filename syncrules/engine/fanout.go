@@ -55,7 +55,7 @@ func (e *Engine) placesLocked(v *view, from types.NamespacedName, ent *entry) it
 
 // countManyLocked counts by what an entry is more than the one before, or nil, for the rules that copy it into many namespaces.
 func (e *Engine) countManyLocked(v *view, old, ent *entry) {
-	var loads map[string]fanout.Load // none as a rule
+	loads := map[string]fanout.Load{}
 	for _, x := range [...]struct {
 		*entry
 		n int
@@ -65,9 +65,6 @@ func (e *Engine) countManyLocked(v *view, old, ent *entry) {
 		}
 		for i, d := range x.destinations {
 			if d.To.Many() {
-				if loads == nil {
-					loads = map[string]fanout.Load{}
-				}
 				loads[x.rules[i]] = loads[x.rules[i]].Plus(fanout.Load{Objects: x.n, Bytes: int64(x.n) * x.size()})
 			}
 		}

@@ -36,7 +36,7 @@ func (e *Engine) selectedLocked(v *view, from types.NamespacedName, ent *entry, 
 }
 
 func (e *Engine) countDueLocked() {
-	for settled := false; !settled; settled = len(e.views.ending) == 0 {
+	for len(e.views.due)+len(e.views.ending) > 0 {
 		for _, grows := range [...]bool{false, true} {
 			for of, more := range e.views.due {
 				if more != 0 && more > 0 == grows {
@@ -73,20 +73,21 @@ func (e *Engine) ageLocked(name string) (out selections.Rule) {
 	return out
 }
 
-// countSoFar counts one more entry of a list, which goes on without rules whose selections end.
-func (f *feed) countSoFar(list *selections.List, from types.NamespacedName, ent *entry) {
+// countSoFar counts one more entry of a list, which goes on without rules whose selections end. It returns false where there is another feed by now.
+func (f *feed) countSoFar(list *selections.List, from types.NamespacedName, ent *entry) bool {
 	due := false
 	for i, name := range ent.rules {
 		due = list.Judge(name, ent.takes(i, f.v.key(from))) || due
 	}
 	if !due {
-		return
+		return true
 	}
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	list.Count(func(rule string, more int64) { f.e.countComingLocked(f.v.peer, rule, more) }, func(rule string) bool {
 		return f.e.views.selections.Ended(selections.Of{Rule: rule, Cluster: f.v.peer})
 	})
+	return f.v.feed == f
 }
 
 // leavesOut says that the selection of a rule has ended since the watch began.

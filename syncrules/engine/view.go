@@ -206,7 +206,9 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	for _, obj := range objs {
 		if ent := f.judge(obj, list.Without(f.match(obj, f.first(obj)))); ent != nil {
 			entries[place.NameOf(obj)] = ent
-			f.countSoFar(&list, place.NameOf(obj), ent)
+			if !f.countSoFar(&list, place.NameOf(obj), ent) {
+				break
+			}
 		}
 	}
 	f.release()
