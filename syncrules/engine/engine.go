@@ -221,6 +221,7 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule, refused error) {
 	}
 	e.rules.byName[r.Name] = fresh
 	e.namespaces.SelectLocked(r.Name, fresh.fanOut())
+	e.respreadLocked(r.Name)
 	if old == nil {
 		for k, res := range e.outcomes.all() { // those of a rule of that name which is deleted but not yet forgotten
 			if slices.Contains(res.Rules, r.Name) {

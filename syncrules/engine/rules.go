@@ -249,9 +249,8 @@ func (e *Engine) staleRuleLocked(r *rule) {
 // peer is a cluster of the group, or one that has left it.
 type peer struct {
 	Peer
-	seen clusterSnapshot // of its Cluster object
-	// forgotten says that it has left, and nothing is kept of it any more.
-	forgotten bool
+	seen      clusterSnapshot // of its Cluster object
+	forgotten bool            // it has left, and nothing is kept of what rules selected of it
 }
 
 func (p *peer) same(o Peer) bool {

@@ -17,8 +17,6 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/selections"
 )
 
-// What it takes that many rules select the same objects is bounded by who publishes them (package selections).
-
 // takes is what an entry takes because of the rule at i.
 func (a *entry) takes(i int, home Key) int64 {
 	if a.destinations == nil || a.destinations[i].To.Many() || a.destinations[i] == (place.Destination{To: home}) {

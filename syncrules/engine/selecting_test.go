@@ -196,6 +196,19 @@ func TestRulesThatSpreadAreBounded(t *testing.T) {
 		}
 		w.wantValue(in("more09", "x"), "1")
 		w.wantSelections()
+		narrow := by(b, 1, spreading(testRule("good", "x")))
+		narrow.Spec.TargetNamespaces.MatchLabels["of"] = "none"
+		w.setRule(narrow)
+		w.settle()
+		if takes, _ := w.selection("good", b); takes != selections.PerRule {
+			t.Errorf("for no namespaces %d are counted", takes)
+		}
+		w.setRule(by(b, 1, spreading(testRule("good", "x"))))
+		w.settle()
+		if takes, _ := w.selection("good", b); takes != selections.PerRule+20*selections.PerPlace {
+			t.Errorf("for 20 namespaces %d are counted", takes)
+		}
+		w.wantSelections()
 		w.checkIndexes()
 	})
 }

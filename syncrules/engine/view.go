@@ -218,7 +218,7 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	if v.feed == f {
 		v.took = time.Since(began)
 	}
-	list.Release(func(rule string, more int64) { f.e.countComingLocked(v.peer, rule, more) })
+	defer list.Release(func(rule string, more int64) { f.e.countComingLocked(v.peer, rule, more) })
 	bytes := f.leaveOutLocked(entries)
 	if v.feed != f || f.aborted() || !f.fitsLocked(int64(len(entries))-v.held.Objects.Load(), bytes-v.held.Bytes.Load()) {
 		return

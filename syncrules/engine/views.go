@@ -125,10 +125,12 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 	}
 	if len(views) == 0 {
 		delete(e.views.byPeer, p.ClusterID)
-		if p.Left && !p.forgotten {
-			p.forgotten = true
+		if p.Left {
 			e.views.memory.Forget(p.ClusterID)
-			e.views.selections.Left(p.ClusterID)
+			if !p.forgotten {
+				e.views.selections.Left(p.ClusterID)
+				p.forgotten = true
+			}
 		}
 	}
 	return opened

@@ -26,7 +26,7 @@ const (
 	// DefaultCopies is how much the copies here may take. An etcd has 2 GiB by default. Where the process has a memory limit, they get a fifth of it.
 	DefaultCopies = 512 << 20
 	// DefaultPlaces is how much it may take that rules have copies of one object in several places. Where the process has a memory limit, it is a tenth
-	// of that.
+	// of that at most.
 	DefaultPlaces = 256 << 20
 	// DefaultWatches is how many watches are open at most, and WatchMemory the part of the memory limit for each. It takes less than half of that,
 	// most of it stacks of goroutines. What is left is for the mesh, which keeps 64 MiB of others at most (package replica), and for everything else.

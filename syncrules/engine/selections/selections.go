@@ -252,14 +252,12 @@ func (s *Selections) Again(exists func(Of) bool, now time.Time) (rules []string)
 
 // Edited says that a rule is another one now, or gone: what has ended of it is tried at once.
 func (s *Selections) Edited(rule string) {
-	if s.Any() {
-		s.restate(rule, func() {
-			delete(s.ended, Of{Rule: rule})
-			for cluster := range s.of[rule] {
-				delete(s.ended, Of{rule, cluster})
-			}
-		})
-	}
+	s.restate(rule, func() {
+		delete(s.ended, Of{Rule: rule})
+		for cluster := range s.of[rule] {
+			delete(s.ended, Of{rule, cluster})
+		}
+	})
 }
 
 // Left says that a cluster is not in the group any more.
