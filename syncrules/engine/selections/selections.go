@@ -29,6 +29,7 @@ type Selections struct {
 	of      map[string]map[string]*selection // by rule and cluster
 	authors map[string]*author
 	ended   map[Of]time.Time // until when; of a rule that has ended everywhere, without the cluster
+	first   time.Time        // when one ended first
 	sharing
 }
 
@@ -171,20 +172,24 @@ func (s *Selections) end(of Of, now time.Time) {
 			for cluster := range s.of[of.Rule] {
 				delete(s.ended, Of{of.Rule, cluster})
 			}
-			s.ended[of] = after(now, retryCap)
+			s.ended[of] = s.after(now, retryCap)
 		})
 		return
 	}
 	x := s.of[of.Rule][of.Cluster]
 	s.charge(of, x, -1)
 	x.retrying = retrying{wait: min(max(retry, 2*x.wait), retryCap), had: x.content()}
-	s.ended[of] = after(now, x.wait)
+	s.ended[of] = s.after(now, x.wait)
 	s.settle(of, x)
 }
 
-// after is a time at which ended selections are tried again.
-func after(now time.Time, wait time.Duration) time.Time {
-	return now.Add(wait + retry - 1).Truncate(retry)
+// after is the next of the times at which ended selections are tried again that is so long after now.
+func (s *Selections) after(now time.Time, wait time.Duration) time.Time {
+	if s.first.IsZero() {
+		s.first = now
+	}
+	turns := (now.Sub(s.first) + wait + retry - 1) / retry
+	return s.first.Add(turns * retry)
 }
 
 // restate counts all selections of a rule anew after something has changed of what has ended.
@@ -234,7 +239,7 @@ func (s *Selections) Again(exists func(Of) bool, now time.Time) (rules []string)
 		}
 		x := s.of[of.Rule][of.Cluster]
 		if exists(of) && s.all > s.most/2 && s.all+x.had > s.most { // what it has may be less by now, where it was too much for all of it
-			s.ended[of] = after(now, retry)
+			s.ended[of] = s.after(now, retry)
 			continue
 		}
 		s.charge(of, x, -1)
