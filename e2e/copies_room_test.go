@@ -22,19 +22,7 @@ func TestCopiesThatAreLeftBehind(t *testing.T) {
 	const limit, size, atATime, rounds = 64 << 20, 600 << 10, 4, 6
 	const room = limit / 100 * 90 / 5 // see agent/tuning and syncrules/engine/bounds
 	r := newRoom(t)
-	label := func(value string) { kubectl(t, r.beta, "label", "--overwrite", "cluster", r.beta.Name, "tier"+value) }
-	label("=left")
-	t.Cleanup(func() { // when the environment is as before
-		label("-")
-		if err := r.beta.RestartAgent(lasting(t)); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Setenv("GOMEMLIMIT", fmt.Sprint(limit))
-	if err := r.beta.RestartAgent(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	r.eventuallyWhole(t, afterFault)
+	r.confine(t, limit, "left")
 	name := func(n, i int) string { return fmt.Sprintf("left-%d-%d", n, i) }
 	r.rule(t, r.gamma, "left", ofConfigMaps+"deletionPolicy: Orphan, targets: {matchLabels: {tier: left}}, rules: [{"+forLabel("left")+"}]")
 	for n := range rounds {
@@ -76,6 +64,24 @@ func TestCopiesThatAreLeftBehind(t *testing.T) {
 		eventually(t, name(rounds-1, i)+" is copied", afterFault, present(r.beta, configMaps, r.name, name(rounds-1, i)))
 	}
 	eventually(t, "the rule is content", afterFault, r.ruleSays(r.beta, "left", "True", "Synced"))
+}
+
+// confine has the agent of beta, which is of this tier meanwhile, have so much memory.
+func (r *room) confine(t *testing.T, limit int64, tier string) {
+	t.Helper()
+	label := func(value string) { kubectl(t, r.beta, "label", "--overwrite", "cluster", r.beta.Name, "tier"+value) }
+	label("=" + tier)
+	t.Cleanup(func() { // when the environment is as before
+		label("-")
+		if err := r.beta.RestartAgent(lasting(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("GOMEMLIMIT", fmt.Sprint(limit))
+	if err := r.beta.RestartAgent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.eventuallyWhole(t, afterFault)
 }
 
 // leftBehind is how many copies of gamma's objects beta has in the room.

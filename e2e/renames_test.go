@@ -32,19 +32,7 @@ func TestRulesThatRename(t *testing.T) {
 	const limit, objects, rules = 64 << 20, 100, 60
 	const room = limit / 100 * 90 / 10 / selections.PerPlace // see agent/tuning and syncrules/engine/bounds
 	r := newRoom(t)
-	label := func(value string) { kubectl(t, r.beta, "label", "--overwrite", "cluster", r.beta.Name, "tier"+value) }
-	label("=renamed")
-	t.Cleanup(func() { // when the environment is as before
-		label("-")
-		if err := r.beta.RestartAgent(lasting(t)); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Setenv("GOMEMLIMIT", fmt.Sprint(limit))
-	if err := r.beta.RestartAgent(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	r.eventuallyWhole(t, afterFault)
+	r.confine(t, limit, "renamed")
 	for i := range objects {
 		put(t, r.alpha, configMaps, r.object(configMaps, fmt.Sprint("shared-", i), "shared", "1"))
 	}
