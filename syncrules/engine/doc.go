@@ -30,7 +30,6 @@
 //	inforce     which rules are in force, and which watches are opened, where there are too many
 //	bounds      how much may be held, by the memory limit
 //	selections  which rules ask for nothing of a cluster, where many select the same objects
-//	queue       which keys wait for a decision
 //	lanes       which keys may be worked on while some writes are slow
 //	pace        when a copy may be written, and tried again
 //	quota       how much may be written because of one cluster
@@ -38,8 +37,8 @@
 //	problem     what an error means, and what may be said about it
 //
 // Package rights, which reviews the agent's rights, has a lock of its own that nothing is called with; package memory, which counts what is held of
-// all peers, one that only Options.Share is called with. Two have the engine's: package namespaces knows which namespaces copies wait for, agents
-// created, and rules select, and package conflicts what is in the way of copies. Which conclusion follows from what is known about a copy is code of
+// all peers, one that only Options.Share is called with. Three have the engine's: package queue knows which keys wait for a decision, package namespaces
+// which namespaces copies wait for, agents created, and rules select, and package conflicts what is in the way of copies. Which conclusion follows from what is known about a copy is code of
 // package syncrules (Evidence, Plan), and agentctl explains with it. What stays here is asking: supervise.go and views.go open watches, view.go and
 // local.go take in what they say, gather.go and claim.go collect what is known about one copy, work.go and write.go act, results.go records.
 //

@@ -25,8 +25,7 @@ const (
 	DefaultBytes   = 512 << 20
 	// DefaultCopies is how much the copies here may take. An etcd has 2 GiB by default. Where the process has a memory limit, they get a fifth of it.
 	DefaultCopies = 512 << 20
-	// DefaultPlaces is how much it may take that rules have copies of one object in several places. Where the process has a memory limit, it is a tenth
-	// of that at most.
+	// DefaultPlaces is how much the places may take that rules have for copies. Where the process has a memory limit, it is a tenth of that at most.
 	DefaultPlaces = 256 << 20
 	// DefaultWatches is how many watches are open at most, and WatchMemory the part of the memory limit for each. It takes less than half of that,
 	// most of it stacks of goroutines. What is left is for the mesh, which keeps 64 MiB of others at most (package replica), and for everything else.
@@ -55,7 +54,8 @@ type Bounds struct {
 	// Copies bounds what the copies take that are here, with what this process needs for each. They are not taken away for others, so one of the
 	// clusters that this one admitted, with all below it, has half at most (quota.Stock).
 	Copies int64
-	// Places bounds what it takes that rules select the same objects, or want several copies of one (package selections), and is shared like Copies.
+	// Places bounds what it takes that rules select objects and have places for copies of them (package selections). Then authors of rules within their
+	// share have others give way.
 	Places int64
 	// Watches bounds how many watches are open, here and at all peers together; where this cluster's own rules need more than three
 	// quarters of that here, somewhat more are.
