@@ -162,7 +162,7 @@ func directly() map[string][]string {
 	return map[string][]string{
 		"syncrules/engine/copies": lockFree, "syncrules/engine/guard": lockFree, "syncrules/engine/lanes": lockFree,
 		"syncrules/engine/pace": lockFree, "syncrules/engine/place": lockFree, "syncrules/engine/problem": lockFree,
-		"syncrules/engine/inforce": lockFree, "syncrules/engine/quota": lockFree, "syncrules/engine/tally": lockFree,
+		"syncrules/engine/inforce": lockFree, "syncrules/engine/quota": lockFree, "syncrules/engine/tally": lockFree, "syncrules/engine/turns": lockFree,
 		"syncrules/engine/anew": lockFree, "syncrules/engine/fingerprint": lockFree, "syncrules/engine/notify": lockFree,
 		"syncrules/engine/visible": lockFree, "syncrules/engine/dropped": lockFree, "syncrules/engine/deletions": lockFree, "syncrules/engine/bounds": lockFree,
 		"syncrules/engine/selections": lockFree,

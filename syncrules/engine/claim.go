@@ -12,6 +12,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 	"github.com/roster-mesh/roster/syncrules/fanout"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
@@ -25,9 +26,24 @@ type claim struct {
 	content uint64 // of what a copy would be but for the owner's mark
 	cluster *v1alpha1.Cluster
 	arrived time.Time
-	authors []string // of rules, the oldest first
-	author  string   // the one of them that has most room for the copy
-	room    int64    // so much
+	authors []string      // of rules, the oldest first
+	author  string        // the one of them that has most room for the copy
+	room    int64         // so much
+	account quota.Account // that is charged
+	waits   bool          // for its quota
+}
+
+// findClaim is where the claim of a cluster is, or would be: they are in the order of their origins.
+func (j *job) findClaim(id string) (i int, found bool) {
+	return slices.BinarySearchFunc(j.claims, id, func(c claim, id string) int { return strings.Compare(c.Origin, id) })
+}
+
+// claimOf is the claim of a cluster; an empty one if it has none.
+func (j *job) claimOf(id string) *claim {
+	if i, found := j.findClaim(id); found {
+		return &j.claims[i]
+	}
+	return &claim{}
 }
 
 // surplus is a source that does not get the place that a rule has for its copy: another one of its cluster has it.

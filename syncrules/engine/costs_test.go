@@ -77,7 +77,9 @@ func TestCostOfACopy(t *testing.T) {
 			t.Fatal("the rule does not select it")
 		}
 		source.Upsert(obj)
-		c.e.process(t.Context(), cm("x"))
+		k, _ := c.e.queue.Get()
+		c.e.process(t.Context(), k)
+		c.e.queue.Done(k)
 		written := c.target.find(cm("x"))
 		if written == nil || written.Object["data"].(map[string]any)["v"] != value {
 			t.Fatalf("the copy is %v", written)

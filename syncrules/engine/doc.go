@@ -31,13 +31,14 @@
 //	bounds      how much may be held, by the memory limit
 //	selections  which rules ask for nothing of a cluster, where many select the same objects
 //	lanes       which keys may be worked on while some writes are slow
+//	turns       who comes next of those that wait, by who admitted whom
 //	pace        when a copy may be written, and tried again
 //	quota       how much may be written because of one cluster
 //	tally       what the results of a rule add up to, and its events
 //	problem     what an error means, and what may be said about it
 //
 // Package rights, which reviews the agent's rights, has a lock of its own that nothing is called with; package memory, which counts what is held of
-// all peers, one that only Options.Share is called with. Three have the engine's: package queue knows which keys wait for a decision, package namespaces
+// all peers, one that only Options.Share is called with. Three have the engine's: package queue knows which keys wait for a decision, and whose turn it is, package namespaces
 // which namespaces copies wait for, agents created, and rules select, and package conflicts what is in the way of copies. Which conclusion follows from what is known about a copy is code of
 // package syncrules (Evidence, Plan), and agentctl explains with it. What stays here is asking: supervise.go and views.go open watches, view.go and
 // local.go take in what they say, gather.go and claim.go collect what is known about one copy, work.go and write.go act, results.go records.

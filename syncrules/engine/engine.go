@@ -74,7 +74,7 @@ type Options struct {
 	// force, watches, and memory, once all together want too much. Without it all get the same. It is called with locks of the engine
 	// held: it must not call the engine, nor wait for anybody.
 	Share func(total int, wants map[string]int) map[string]int
-	// Parent is who admitted a cluster, "" where nobody knows; rules have turns by that, and copies room. Without it all get the same. It is
+	// Parent is who admitted a cluster, "" where nobody knows; rules and copies have turns by that, and copies room. Without it all get the same. It is
 	// called like Share.
 	Parent func(clusterID string) string
 	// Bounds are how much is held of other clusters.
@@ -147,10 +147,11 @@ func New(o Options) (*Engine, error) {
 	}
 	o.Consent.Namespace = o.Namespace
 	e := &Engine{
-		o: o, hash: fingerprint.New(), supervisor: newSupervisor(), reporter: newReporter(), queue: queue.New(),
+		o: o, hash: fingerprint.New(), supervisor: newSupervisor(), reporter: newReporter(),
 		clusters: newClusters(), scoping: scoping{asking: map[schema.GroupVersionKind]chan struct{}{}}, rules: newRuleSet(),
-		views: newViewSet(&o), outcomes: newOutcomes(o.Quota, o.Workers),
+		views: newViewSet(&o), outcomes: newOutcomes(&o),
 	}
+	e.queue = queue.New(e.linesLocked)
 	stock := quota.NewStock(o.Copies, o.LocalClusterID, o.Parent, e.allAuthorsLocked, func() []string { return e.clusters.ids })
 	e.local = newLocals(o.Scopes, stock, e.authorsLocked)
 	e.rights = newReviewer(e)

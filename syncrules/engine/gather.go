@@ -41,7 +41,6 @@ type job struct {
 	cluster    *v1alpha1.Cluster
 	namespaced func(schema.GroupVersionKind) (bool, error)
 	allowance  pace.Allowance
-	waiting    []string // the owners of claims whose quota is used up
 	// observed says that what is decided is not done: rules that only look are asked as if they wrote.
 	observed bool
 	// namespaceNews is that of the engine when the job was gathered.
@@ -113,7 +112,7 @@ func (e *Engine) gatherAwaitedLocked(j *job) {
 		if p == nil || p.Left || !v.awaitedLocked() {
 			continue
 		}
-		i, found := slices.BinarySearchFunc(j.claims, v.peer, func(c claim, id string) int { return cmp.Compare(c.Origin, id) })
+		i, found := j.findClaim(v.peer)
 		if found {
 			continue
 		}
@@ -146,10 +145,8 @@ func (e *Engine) awaitedForLocked(v *view, p *peer, key Key) bool {
 
 // awaits is the peer that a decision to wait is waiting for.
 func (j *job) awaits() string {
-	for i := range j.claims {
-		if j.claims[i].Standing == syncrules.Awaited {
-			return j.claims[i].Origin
-		}
+	if i := slices.IndexFunc(j.claims, func(c claim) bool { return c.Standing == syncrules.Awaited }); i >= 0 {
+		return j.claims[i].Origin
 	}
 	return ""
 }

@@ -20,39 +20,28 @@ func (e *Engine) tallyLagLocked(j *job, out outcome) {
 	if !done {
 		return
 	}
-	for i := range j.claims {
-		c := &j.claims[i]
-		if c.Origin != out.decision.Owner || c.arrived.IsZero() {
-			continue
+	c := j.claimOf(out.decision.Owner)
+	if c.arrived.IsZero() {
+		return
+	}
+	lag := time.Since(c.arrived)
+	for _, name := range c.names {
+		if r := e.rules.byName[name]; r != nil {
+			r.tally.Source(c.Origin).Lag = lag
+			e.metrics.RuleLag(name, lag)
 		}
-		lag := time.Since(c.arrived)
-		for _, name := range c.names {
-			if r := e.rules.byName[name]; r != nil {
-				r.tally.Source(c.Origin).Lag = lag
-				e.metrics.RuleLag(name, lag)
-			}
-		}
-		if p := e.clusters.peers[c.Origin]; p != nil {
-			e.metrics.PeerLag(p.name(), lag)
-		}
+	}
+	if p := e.clusters.peers[c.Origin]; p != nil {
+		e.metrics.PeerLag(p.name(), lag)
 	}
 }
 
-// clearArrivedLocked takes what a decision was made of as no news any more. Both claims and holders are in the order of their
-// peers.
+// clearArrivedLocked takes what a decision was made of as no news any more.
 func (e *Engine) clearArrivedLocked(j *job) {
-	i := 0
 	for _, h := range e.holdersLocked(j.key) {
-		for i < len(j.claims) && j.claims[i].Origin < h.v.peer {
-			i++
-		}
-		if i == len(j.claims) {
-			return
-		}
-		if c := &j.claims[i]; c.Origin == h.v.peer && !c.arrived.IsZero() {
-			if ent := h.v.entries[h.from]; ent.arrived.Equal(c.arrived) {
-				ent.arrived = time.Time{}
-			}
+		c := j.claimOf(h.v.peer)
+		if ent := h.v.entries[h.from]; !c.arrived.IsZero() && ent.arrived.Equal(c.arrived) {
+			ent.arrived = time.Time{}
 		}
 	}
 }

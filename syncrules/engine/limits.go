@@ -22,8 +22,6 @@ const (
 	tooMuchRetryCap = time.Hour
 )
 
-func exceeds(l *memory.Load, m bounds.Limits) bool { return l.Exceeds(m.Objects, m.Bytes) }
-
 // admit counts an object that the Source is about to collect. A Source hands over a list when it is complete:
 // one without end would otherwise fill the memory before anybody here saw it. It is called from any goroutine.
 func (f *feed) admit(obj *unstructured.Unstructured, first int) bool {
@@ -33,7 +31,7 @@ func (f *feed) admit(obj *unstructured.Unstructured, first int) bool {
 	c, of := &f.coming, f.v.usage
 	grew := c.Collect(memory.Arrival{Name: place.NameOf(obj), Version: obj.GetResourceVersion(), First: first}, packed.SizeOf(obj.Object), of, &f.v.held)
 	switch {
-	case exceeds(&c.Load, f.e.o.View), exceeds(&of.Coming, f.e.o.Peer):
+	case c.Exceeds(f.e.o.View.Objects, f.e.o.View.Bytes), of.Coming.Exceeds(f.e.o.Peer.Objects, f.e.o.Peer.Bytes):
 		f.abort(f.e.o.TooMuch())
 		return false
 	case grew && !of.Fits(0):

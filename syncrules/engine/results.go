@@ -27,11 +27,13 @@ type outcomes struct {
 	pacer *pace.Pacer
 	lanes *lanes.Lanes
 	quota *quota.Quota[Key]
+	paths *quota.Paths // of those because of whom copies wait, in the queue or for the quota
 }
 
-func newOutcomes(limits quota.Limits, workers int) outcomes {
+func newOutcomes(o *Options) outcomes {
 	return outcomes{
-		results: map[Key]*tally.Result{}, observed: map[Key]*tally.Result{}, pacer: pace.New(), lanes: lanes.New(workers), quota: quota.New[Key](limits, time.Now()),
+		results: map[Key]*tally.Result{}, observed: map[Key]*tally.Result{}, pacer: pace.New(), lanes: lanes.New(o.Workers), quota: quota.New[Key](o.Quota, time.Now()),
+		paths: quota.NewPaths(o.LocalClusterID, o.Parent),
 	}
 }
 
@@ -48,16 +50,6 @@ func (o *outcomes) all() iter.Seq2[Key, *tally.Result] {
 	}
 }
 
-// content tells what an origin offers for the key from what it offered before; 0 for nothing.
-func (j *job) content(origin string) uint64 {
-	for i := range j.claims {
-		if j.claims[i].Origin == origin {
-			return j.claims[i].content
-		}
-	}
-	return 0
-}
-
 // recordLocked takes in what became of a key.
 func (e *Engine) recordLocked(j *job, out outcome) {
 	k := j.key
@@ -65,7 +57,7 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 		e.outcomes.pacer.Wrote(k, out.content, out.began)
 	}
 	if out.answer != nil {
-		out.answer.Author = j.authorOf(out.answer.Owner)
+		out.answer.Author = j.claimOf(out.answer.Owner).author
 		e.believeLocked(k, &out)
 	}
 	if out.remade {
@@ -170,7 +162,7 @@ func (e *Engine) resultOfLocked(j *job, out outcome) *tally.Result {
 	case out.decision.Action == syncrules.Conflict || len(out.decision.Rivals) > 0, len(j.surplus) > 0:
 		r.Conflict, r.Reason, r.Text = true, problem.ReasonConflict, e.conflictTextLocked(j, out.decision)
 	case out.waits:
-		r.Reason, r.Text = problem.ReasonSlowed, problem.OneLine(e.waitsTextLocked(j.key, out.decision.Owner))
+		r.Reason, r.Text = problem.ReasonSlowed, problem.OneLine(e.outcomes.quota.Text(j.key.String(), j.claimOf(out.decision.Owner).account, e.clusterNameLocked, time.Now()))
 	case out.dropped != "":
 		r.Reason, r.Text = problem.ReasonSchemaMismatch, problem.OneLine(j.key.String()+": the API server here does not know "+out.dropped+", and left it out")
 	}
@@ -179,13 +171,8 @@ func (e *Engine) resultOfLocked(j *job, out outcome) *tally.Result {
 
 // ownerOf is the owner of a decision, whose own text may be a part of the copy as it was: see package packed.
 func (j *job) ownerOf(d syncrules.Decision) string {
-	if j.local != nil && j.local.Owner == d.Owner {
-		return j.local.Owner
-	}
-	for i := range j.claims {
-		if j.claims[i].Origin == d.Owner {
-			return j.claims[i].Origin
-		}
+	if id := j.claimOf(d.Owner).Origin; id != "" {
+		return id
 	}
 	return strings.Clone(d.Owner)
 }

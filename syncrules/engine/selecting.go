@@ -121,6 +121,17 @@ func (f *feed) leaveLocked(at types.NamespacedName) {
 	}
 }
 
+// without are those of rules that are not left out. It is asked before it is found out where the copies of hundreds of them would belong.
+func (f *feed) without(names []string) []string {
+	const many = 16
+	if !f.moves || len(names) < many {
+		return names
+	}
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(names), f.leavesOut)
+}
+
 // without is the entry as if some rules did not select it, nil where no others do.
 func (a *entry) without(out func(rule string) bool, home Key) *entry {
 	if !slices.ContainsFunc(a.rules, out) {

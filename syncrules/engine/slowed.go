@@ -4,7 +4,6 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,24 +15,34 @@ import (
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
-// gatherQuotaLocked notes the clusters of whose objects no more may be written now (package quota), and what room their copies have. All workers may ask
+// gatherQuotaLocked notes who is charged for which copy, whether so much may be written now (package quota), and what room the copies have. All workers may ask
 // before the first of them has written: the quota is overdrawn then by what they write.
 func (e *Engine) gatherQuotaLocked(j *job) {
 	now := time.Now()
 	for i := range j.claims {
-		c := &j.claims[i]
-		if c.Standing == syncrules.Offered {
+		if c := &j.claims[i]; c.Standing == syncrules.Offered {
 			e.roomLocked(c, now)
-			if !e.outcomes.quota.May(quota.AccountOf(c.Origin), j.key, now) {
-				j.waiting = append(j.waiting, c.Origin)
-			}
+			e.accountLocked(c, j.key, now)
 		}
 	}
 	e.callNextLocked(now)
 }
 
-// mustWait says that no more may be written of the owner's objects now.
-func (j *job) mustWait(owner string) bool { return slices.Contains(j.waiting, owner) }
+// accountLocked notes the first account that a copy may be charged to now, or else that in which the fewest wait: each author of a rule that makes the copy
+// has one.
+func (e *Engine) accountLocked(c *claim, k Key, now time.Time) {
+	least := 0
+	for _, author := range c.authors {
+		account := quota.By{Author: author, Owner: c.Origin}.Account(e.o.LocalClusterID)
+		if e.outcomes.quota.May(account, k, now) {
+			c.account, c.waits = account, false
+			return
+		}
+		if n := e.outcomes.quota.Line(account); !c.waits || n < least {
+			c.account, c.waits, least = account, true, n
+		}
+	}
+}
 
 // fits says whether there is room for a copy of so many bytes. One that is there, whoever has it now, may become somewhat larger.
 func (e *Engine) fits(j *job, owner string, bytes int64, local *unstructured.Unstructured) bool {
@@ -41,7 +50,7 @@ func (e *Engine) fits(j *job, owner string, bytes int64, local *unstructured.Uns
 	if j.local != nil {
 		more, beyond = bytes-packed.SizeOf(local.Object), e.o.Copies/8
 	}
-	return more <= 0 || !slices.ContainsFunc(j.claims, func(c claim) bool { return c.Origin == owner && more > c.room+beyond })
+	return more <= 0 || more <= j.claimOf(owner).room+beyond
 }
 
 // roomLocked notes what room there is for a copy of what is claimed: that of the author who has most of those whose rules make it, and is charged.
@@ -53,21 +62,11 @@ func (e *Engine) roomLocked(c *claim, now time.Time) {
 	}
 }
 
-// authorOf is who a copy of the owner's object counts for.
-func (j *job) authorOf(owner string) string {
-	for i := range j.claims {
-		if j.claims[i].Origin == owner {
-			return j.claims[i].author
-		}
-	}
-	return ""
-}
-
 // noRoom is the problem of a copy that does not fit.
 func (e *Engine) noRoom(j *job, owner string) *problem.Problem {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.errors().Problem(e.o.NoRoom(e.clusterNameLocked(j.authorOf(owner)), e.clusterNameLocked(owner)), j.key, false)
+	return e.errors().Problem(e.o.NoRoom(e.clusterNameLocked(j.claimOf(owner).author), e.clusterNameLocked(owner)), j.key, false)
 }
 
 // settleQuotaLocked charges what was written, or lets the key wait for its turn. A write that failed costs nothing: each key
@@ -76,9 +75,9 @@ func (e *Engine) settleQuotaLocked(k Key, j *job, out outcome) {
 	now := time.Now()
 	switch {
 	case out.waits:
-		e.outcomes.quota.Wait(quota.AccountOf(j.ownerOf(out.decision)), k, now)
+		e.outcomes.quota.Wait(j.claimOf(out.decision.Owner).account, k, now)
 	case out.wrote && out.bytes > 0:
-		e.outcomes.quota.Spend(quota.AccountOf(j.ownerOf(out.decision)), k, out.bytes, now)
+		e.outcomes.quota.Spend(j.claimOf(out.decision.Owner).account, k, out.bytes, now)
 	default:
 		e.outcomes.quota.Drop(k)
 	}
@@ -91,9 +90,4 @@ func (e *Engine) callNextLocked(now time.Time) {
 	for next, after, ok := e.outcomes.quota.Next(now); ok; next, after, ok = e.outcomes.quota.Next(now) {
 		e.queue.EnqueueAfter(next, after)
 	}
-}
-
-// waitsTextLocked is about a copy that waits for its turn.
-func (e *Engine) waitsTextLocked(k Key, owner string) string {
-	return e.outcomes.quota.Text(k.String(), quota.AccountOf(owner), e.clusterNameLocked(owner), time.Now())
 }

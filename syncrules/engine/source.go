@@ -4,14 +4,10 @@
 package engine
 
 import (
-	"context"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/servers"
 )
 
 // What Options.Classify may say of an error.
@@ -33,34 +29,14 @@ type (
 	Key = place.Key
 	// Sink takes what a Source finds.
 	Sink = place.Sink
+	// Source is an API server to watch. It must be comparable (a pointer): a peer that is set with another Source
+	// is watched anew.
+	Source = servers.Source
+	// Target is the local API server. Errors are of k8s.io/apimachinery/pkg/api/errors, or what Options.Classify knows.
+	Target = servers.Target
+	// Writer writes to an API server.
+	Writer = servers.Writer
 )
-
-// Source is an API server to watch. It must be comparable (a pointer): a peer that is set with another Source
-// is watched anew.
-type Source interface {
-	// Watch states the objects of the scope to the sink, first all, then every change, and blocks until
-	// ctx ends. It bridges outages by itself. Objects that keep refuses are not handed on; one that was
-	// kept and is refused now is handed on this once, so that "stopped matching" can be told from "gone".
-	// keep is a pure function and may be called from any goroutine.
-	Watch(ctx context.Context, scope Scope, keep func(*unstructured.Unstructured) bool, sink Sink) error
-}
-
-// Target is the local API server. Every method is one request. Errors are API status errors
-// (k8s.io/apimachinery/pkg/api/errors), or what Options.Classify knows.
-type Target interface {
-	Writer
-	Read(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
-}
-
-// Writer writes to an API server. All methods but Create depend on the uid and resourceVersion of obj; otherwise
-// they return a conflict.
-type Writer interface {
-	Create(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
-	Update(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
-	// UpdateStatus is Update of nothing but the status; for kinds whose status is no subresource it is Update.
-	UpdateStatus(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
-	Delete(ctx context.Context, obj *unstructured.Unstructured) error
-}
 
 // Peer is another cluster of the group.
 type Peer struct {

@@ -155,13 +155,13 @@ func (f *feed) match(obj *unstructured.Unstructured, first int) (names []string)
 	if first < 0 {
 		return nil
 	}
-	names = f.names[first]
+	names = f.names[first] // full, so that another one is appended to a copy
 	for _, r := range f.rules[first+1:] {
 		if f.selects(r, obj) {
-			names = append(slices.Clip(names), r.Name())
+			names = append(names, r.Name())
 		}
 	}
-	return names
+	return slices.Clip(names)
 }
 
 // selects says whether a rule selects an object.
@@ -174,7 +174,7 @@ func (f *feed) selects(r *syncrules.Rule, obj *unstructured.Unstructured) bool {
 
 // judge is the entry of an object that rules select, nil when none does.
 func (f *feed) judge(obj *unstructured.Unstructured, names []string) *entry {
-	if names == nil {
+	if len(names) == 0 {
 		return nil
 	}
 	var destinations place.Destinations
@@ -230,12 +230,13 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 		}
 	}
 	for at, ent := range entries {
-		if old := v.entries[at]; old == nil || !old.same(ent) {
+		old := v.entries[at]
+		f.e.putEntryLocked(v, at, ent)
+		if old == nil || !old.same(ent) {
 			f.touchLocked(at, old, ent)
 		} else {
 			ent.arrived = old.arrived
 		}
-		f.e.putEntryLocked(v, at, ent)
 	}
 	f.e.countDueLocked()
 	rejudged := !maps.Equal(v.judges, f.judges)
@@ -256,18 +257,22 @@ func (f *feed) Upsert(obj *unstructured.Unstructured) {
 	if !known {
 		first = f.first(obj)
 	}
-	ent := f.judge(obj, f.match(obj, first))
+	names := f.match(obj, first)
+	ent := f.judge(obj, f.without(names))
 	f.release()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	if f.v.feed != f || f.aborted() {
 		return
 	}
-	if ent == nil {
+	if names == nil {
 		f.removeLocked(at)
 		return
 	}
-	if ent = ent.without(f.leavesOut, f.v.key(at)); ent == nil {
+	if ent != nil {
+		ent = ent.without(f.leavesOut, f.v.key(at))
+	}
+	if ent == nil {
 		f.leaveLocked(at)
 		return
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/conflicts"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
+	"github.com/roster-mesh/roster/syncrules/engine/turns"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
@@ -45,7 +47,11 @@ func (e *Engine) work(ctx context.Context) {
 // process makes one copy what it should be, as a rule by at most one write.
 func (e *Engine) process(ctx context.Context, key Key) {
 	e.mu.Lock()
-	if !e.outcomes.lanes.Enter(key, time.Now()) {
+	if !e.outcomes.lanes.Has(key) && !e.queue.InTurnLocked(key) {
+		e.mu.Unlock()
+		return
+	}
+	if !e.outcomes.lanes.Enter(key, time.Now(), e.linesLocked) {
 		e.queue.ParkLocked(key)
 		e.mu.Unlock()
 		return
@@ -81,8 +87,39 @@ func (e *Engine) process(ctx context.Context, key Key) {
 	e.settleQuotaLocked(key, j, out)
 	e.takeEarlyLocked(key)
 	for _, next := range e.outcomes.lanes.Leave(key, out.took, time.Now()) {
-		e.queue.EnqueueLocked(next)
+		e.queue.UnparkLocked(next, e.outcomes.lanes.Has(next))
 	}
+}
+
+// linesLocked are those in which a key may wait: of each author of a rule that makes the copy, with the objects of the cluster that has it, or of those that may get it.
+func (e *Engine) linesLocked(k Key) (lines []turns.Path) {
+	const few = 16
+	now, c := time.Now(), e.local.copies.At(k)
+	of := func(owner string, authors ...string) {
+		for _, author := range authors {
+			lines = append(lines, e.outcomes.paths.Of(quota.By{Author: author, Owner: owner}, now))
+		}
+	}
+	for held := e.holdersLocked(k); len(held) > 0 && len(lines) < few; {
+		n, id := 1, held[0].v.peer
+		for n < len(held) && held[n].v.peer == id {
+			n++
+		}
+		if c == nil || c.Owner == id {
+			of(id, e.authorsOf(e.makersOf(e.selectingLocked(held[:n], k)))...)
+		}
+		held = held[n:]
+	}
+	if c == nil {
+		c = &copies.Copy{Owner: e.o.LocalClusterID} // nobody's
+	}
+	if len(lines) == 0 {
+		of(c.Owner, e.authorsLocked(c.Rules)...)
+	}
+	if len(lines) == 0 {
+		of(c.Owner, c.Author)
+	}
+	return lines
 }
 
 // outcome is what became of a key.
@@ -129,7 +166,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	}
 	now := time.Now()
 	if out.decision.Action != syncrules.Delete && out.decision.Action != syncrules.MarkOrphan {
-		if j.mustWait(out.decision.Owner) {
+		if j.claimOf(out.decision.Owner).waits {
 			out.waits = true
 			return out
 		}
@@ -138,7 +175,7 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 			return out
 		}
 	}
-	content := j.content(out.decision.Owner)
+	content := j.claimOf(out.decision.Owner).content
 	if wait, often := j.allowance.Wait(content); wait > 0 {
 		out.slowed, out.tooOften, out.again = true, often, wait
 		return out
@@ -159,19 +196,8 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	default:
 		out.wrote = true
 	}
-	e.metrics.Write(action, resultOf(err))
+	e.metrics.Write(action, err, errRace)
 	return out
-}
-
-// resultOf is the result of a write, for metrics.
-func resultOf(err error) string {
-	switch {
-	case errors.Is(err, errRace):
-		return "conflict"
-	case err != nil:
-		return "error"
-	}
-	return "ok"
 }
 
 // readExisting reads, once, the object that a create ran into. A copy that the watch did not tell of (its label was

@@ -119,7 +119,7 @@ func (e *Engine) wasRecreated(j *job, desired *unstructured.Unstructured) bool {
 // the source still offers it.
 func (e *Engine) recreate(ctx context.Context, j *job, local *unstructured.Unstructured, out *outcome) error {
 	err := e.remove(ctx, j, local)
-	e.metrics.Write(syncrules.Delete, resultOf(err))
+	e.metrics.Write(syncrules.Delete, err, errRace)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/turns"
 )
 
 const (
@@ -41,24 +42,24 @@ type mark struct {
 type Lanes struct {
 	marks       map[lane]*mark
 	kinds       map[schema.GroupKind]time.Time
-	working     map[lane]int           // keys that are being worked on
-	waitingKeys map[place.Key]struct{} // keys that wait
-	queues      map[lane][]place.Key   // the same, in turn
-	order       []lane                 // of queues
-	called      map[place.Key]struct{} // whose turn it is, until they enter
-	limit       int                    // keys of slow lanes that may be worked on
+	working     map[lane]int                     // keys that are being worked on
+	waitingKeys map[place.Key]struct{}           // keys that wait
+	queues      map[lane]*turns.Lines[place.Key] // the same, in turn
+	order       []lane                           // of queues
+	called      map[place.Key]struct{}           // whose turn it is, until they enter
+	limit       int                              // keys of slow lanes that may be worked on
 }
 
 // New makes lanes for so many workers.
 func New(workers int) *Lanes {
 	return &Lanes{
 		marks: map[lane]*mark{}, kinds: map[schema.GroupKind]time.Time{}, working: map[lane]int{}, waitingKeys: map[place.Key]struct{}{},
-		queues: map[lane][]place.Key{}, called: map[place.Key]struct{}{}, limit: max(1, workers/2),
+		queues: map[lane]*turns.Lines[place.Key]{}, called: map[place.Key]struct{}{}, limit: max(1, workers/2),
 	}
 }
 
-// Enter says whether a key may be worked on now. If not it waits here, and a later Leave returns it.
-func (l *Lanes) Enter(k place.Key, now time.Time) bool {
+// Enter says whether a key may be worked on now. If not it waits here, in the shortest of some lines, and a later Leave returns it.
+func (l *Lanes) Enter(k place.Key, now time.Time, lines func(k place.Key) []turns.Path) bool {
 	at := laneOf(k)
 	delete(l.called, k)
 	if _, waits := l.waitingKeys[k]; waits {
@@ -66,14 +67,24 @@ func (l *Lanes) Enter(k place.Key, now time.Time) bool {
 	}
 	if l.isSlow(at, now) && l.held(now) >= l.limit {
 		l.waitingKeys[k] = struct{}{}
-		if len(l.queues[at]) == 0 {
+		queue := l.queues[at]
+		if queue == nil {
+			queue = &turns.Lines[place.Key]{}
+			l.queues[at] = queue
 			l.order = append(l.order, at)
 		}
-		l.queues[at] = append(l.queues[at], k)
+		queue.Push(queue.Shortest(lines(k)), k)
 		return false
 	}
 	l.working[at]++
 	return true
+}
+
+// Has says that a key waits here, or that its turn here has come and it has not entered yet.
+func (l *Lanes) Has(k place.Key) bool {
+	_, waits := l.waitingKeys[k]
+	_, called := l.called[k]
+	return waits || called
 }
 
 // Leave notes how long the write of a key that entered took, 0 for none, and returns the keys whose turn it is.
@@ -85,11 +96,13 @@ func (l *Lanes) Leave(k place.Key, took time.Duration, now time.Time) (turn []pl
 	l.took(at, took, now)
 	for _, at := range slices.Clone(l.order) {
 		if !l.isSlow(at, now) {
-			turn = append(turn, l.call(at, len(l.queues[at]))...)
+			turn = append(turn, l.call(at, l.queues[at].Len())...)
 		}
 	}
 	for len(l.order) > 0 && l.held(now)+len(l.called) < l.limit {
-		turn = append(turn, l.call(l.order[0], 1)...)
+		called := l.call(l.order[0], 1)
+		l.called[called[0]] = struct{}{}
+		turn = append(turn, called...)
 	}
 	return turn
 }
@@ -146,20 +159,21 @@ func (l *Lanes) held(now time.Time) (n int) {
 	return n
 }
 
-// call returns the first n keys that wait in a lane, which is the last in turn from then on.
-func (l *Lanes) call(at lane, n int) []place.Key {
-	keys := l.queues[at]
-	l.order = slices.DeleteFunc(l.order, func(x lane) bool { return x == at })
-	if l.queues[at] = keys[n:]; len(keys) == n {
-		delete(l.queues, at)
-	} else {
-		l.order = append(l.order, at)
-	}
-	for _, k := range keys[:n] {
+// call returns the next n keys that wait in a lane, which is the last in turn from then on.
+func (l *Lanes) call(at lane, n int) (keys []place.Key) {
+	queue := l.queues[at]
+	for range n {
+		k := queue.Pop()
 		delete(l.waitingKeys, k)
-		l.called[k] = struct{}{}
+		keys = append(keys, k)
 	}
-	return keys[:n]
+	l.order = slices.DeleteFunc(l.order, func(x lane) bool { return x == at })
+	if queue.Len() > 0 {
+		l.order = append(l.order, at)
+	} else {
+		delete(l.queues, at)
+	}
+	return keys
 }
 
 // Empty says that no key is in work, waits, or was called and has not entered yet.

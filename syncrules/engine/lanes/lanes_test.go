@@ -11,7 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/turns"
 )
+
+func one(place.Key) []turns.Path { return []turns.Path{{"one"}} }
 
 // Lanes that have recovered do not wait behind one that still hangs, and a fast write in a lane does not let the
 // others of it take all workers.
@@ -21,7 +24,7 @@ func TestLanes(t *testing.T) {
 	key := func(namespace string, i int) place.Key {
 		return place.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: namespace, Name: fmt.Sprint(i)}
 	}
-	enter := func(namespace string, i int) bool { return l.Enter(key(namespace, i), now) }
+	enter := func(namespace string, i int) bool { return l.Enter(key(namespace, i), now, one) }
 	strike := func(namespace string, times int, at time.Time) {
 		for range times {
 			l.took(laneOf(key(namespace, 0)), 2*slow, at)
@@ -90,7 +93,7 @@ func TestLanes(t *testing.T) {
 	for i := range 4 {
 		enter(fmt.Sprint("n", i), i)
 	}
-	if enter("another", 0) || !l.Enter(place.Key{GroupKind: schema.GroupKind{Kind: "Secret"}, Namespace: "default", Name: "s"}, now) {
+	if enter("another", 0) || !l.Enter(place.Key{GroupKind: schema.GroupKind{Kind: "Secret"}, Namespace: "default", Name: "s"}, now, one) {
 		t.Error("its kind is slow, and no other")
 	}
 	for range fast - 1 {
@@ -109,5 +112,53 @@ func TestLanes(t *testing.T) {
 	}
 	if l.Empty() {
 		t.Error("it is empty with keys in it")
+	}
+}
+
+// Of the keys that wait in a lane each line has its turn. A key that was called is not let go of until it enters; those of a lane that is not slow any more are nothing special.
+func TestTurnsInALane(t *testing.T) {
+	now := time.Now()
+	l := New(2)
+	key := func(owner string, i int) place.Key {
+		return place.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: "hangs", Name: fmt.Sprint(owner, i)}
+	}
+	of := func(k place.Key) []turns.Path { return []turns.Path{{k.Name[:1]}} }
+	l.Enter(key("m", 0), now, of)
+	for range strikes {
+		l.took(laneOf(key("m", 0)), 2*slow, now)
+	}
+	for i := 1; i < 100; i++ {
+		if l.Enter(key("m", i), now, of) {
+			t.Fatal("one of two workers has one of it")
+		}
+	}
+	l.Enter(key("b", 1), now, of)
+	for _, want := range []place.Key{key("m", 1), key("b", 1), key("m", 2)} {
+		if !l.Has(want) {
+			t.Errorf("%s waits", want)
+		}
+		turn := l.Leave(key("m", 0), 2*slow, now)
+		if len(turn) != 1 || turn[0] != want {
+			t.Fatalf("called are %v, want %v", turn, want)
+		}
+		if !l.Has(want) {
+			t.Errorf("%s was called", want)
+		}
+		if !l.Enter(want, now, of) || l.Has(want) {
+			t.Errorf("it is the turn of %s", want)
+		}
+		l.working[laneOf(want)] = 1
+	}
+	freed := l.Leave(key("m", 0), 0, now.Add(2*memory))
+	if len(freed) != 97 {
+		t.Errorf("%d are let go of once nothing is slow any more", len(freed))
+	}
+	for _, k := range freed {
+		if l.Has(k) {
+			t.Fatalf("%s was not called", k)
+		}
+	}
+	if !l.Empty() {
+		t.Errorf("what is kept: %+v", l)
 	}
 }

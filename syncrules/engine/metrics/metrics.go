@@ -70,8 +70,15 @@ func New(r prometheus.Registerer, sums func() map[string]RuleSum) (*Metrics, err
 	return m, nil
 }
 
-// Write counts a write, whose result is ok, conflict or error.
-func (m *Metrics) Write(action syncrules.Action, result string) {
+// Write counts a write that was made, failed, or lost a race.
+func (m *Metrics) Write(action syncrules.Action, err, race error) {
+	result := "ok"
+	switch {
+	case errors.Is(err, race):
+		result = "conflict"
+	case err != nil:
+		result = "error"
+	}
 	m.writes.WithLabelValues(action.String(), result).Inc()
 }
 

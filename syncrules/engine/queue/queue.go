@@ -11,42 +11,70 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/turns"
 )
 
 // Keys is the queue. What ends in Locked is called with the lock of the engine held.
 type Keys struct {
 	workqueue.TypedDelayingInterface[place.Key] // lives from Open to ShutDown
 
-	pending map[place.Key]bool       // keys in the queue (false) or being worked on (true)
+	lines   func(k place.Key) []turns.Path
+	pending map[place.Key]state
 	byKind  map[schema.GroupKind]int // how many of pending
+	waiting *waiting
 }
 
-// New returns one that is not open.
-func New() Keys {
-	return Keys{pending: map[place.Key]bool{}, byKind: map[schema.GroupKind]int{}}
+// state is where a pending key is.
+type state int
+
+const (
+	queued  state = iota + 1 // it waits for a worker
+	parked                   // it waits elsewhere
+	working                  // a worker has it
+)
+
+// New returns one that is not open. lines are those in which a key may wait, which is asked with the lock of the engine held.
+func New(lines func(k place.Key) []turns.Path) Keys {
+	return Keys{lines: lines, pending: map[place.Key]state{}, byKind: map[schema.GroupKind]int{}, waiting: newWaiting()}
 }
 
 // Open makes the queue ready for use.
 func (q *Keys) Open() {
-	q.TypedDelayingInterface = workqueue.NewTypedDelayingQueue[place.Key]()
+	q.TypedDelayingInterface = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[place.Key]{
+		Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[place.Key]{Queue: q.waiting}),
+	})
 }
 
-// EnqueueLocked puts a key up for a decision.
+// EnqueueLocked puts a key up for a decision. It waits in the shortest of the lines in which it belongs now, whosever it becomes meanwhile.
 func (q *Keys) EnqueueLocked(k place.Key) {
-	if busy, ok := q.pending[k]; !ok || busy {
-		if !ok {
-			q.byKind[k.GroupKind]++
-		}
-		q.pending[k] = false
+	if at := q.pending[k]; at == 0 || at == working {
+		q.setLocked(k, queued)
+		q.addLocked(k)
 	}
+}
+
+func (q *Keys) setLocked(k place.Key, to state) {
+	if q.pending[k] == 0 {
+		q.byKind[k.GroupKind]++
+	}
+	q.pending[k] = to
+}
+
+func (q *Keys) addLocked(k place.Key) {
+	q.waiting.sort(k, q.lines(k))
 	q.Add(k)
 }
 
-// ParkLocked lets a key count as pending that waits for its turn elsewhere.
-func (q *Keys) ParkLocked(k place.Key) {
-	if _, ok := q.pending[k]; !ok {
-		q.byKind[k.GroupKind]++
-		q.pending[k] = false
+// ParkLocked lets a key count as pending that waits for its turn elsewhere. Until UnparkLocked it is not put up.
+func (q *Keys) ParkLocked(k place.Key) { q.setLocked(k, parked) }
+
+// UnparkLocked puts a parked key up, before all others if next.
+func (q *Keys) UnparkLocked(k place.Key, next bool) {
+	q.setLocked(k, queued)
+	if next {
+		q.Add(k)
+	} else {
+		q.addLocked(k)
 	}
 }
 
@@ -58,17 +86,21 @@ func (q *Keys) PendingLocked(kinds []schema.GroupKind) bool {
 	return slices.ContainsFunc(kinds, func(gk schema.GroupKind) bool { return q.byKind[gk] > 0 })
 }
 
-// TakenLocked and DoneLocked bracket the work on a key.
-func (q *Keys) TakenLocked(k place.Key) {
-	if _, ok := q.pending[k]; !ok {
-		q.byKind[k.GroupKind]++
+// InTurnLocked says that it is the turn of a key which a worker took. Otherwise its delay has ended, and others wait: then it waits in its line.
+func (q *Keys) InTurnLocked(k place.Key) bool {
+	if q.waiting.isNext(k) {
+		return true
 	}
-	q.pending[k] = true
+	q.addLocked(k) // it is put there once the worker is done with it
+	return false
 }
+
+// TakenLocked and DoneLocked bracket the work on a key.
+func (q *Keys) TakenLocked(k place.Key) { q.setLocked(k, working) }
 
 // DoneLocked returns true when no key of the kind is pending any more.
 func (q *Keys) DoneLocked(k place.Key) bool {
-	if !q.pending[k] {
+	if q.pending[k] != working {
 		return false // put up again meanwhile
 	}
 	delete(q.pending, k)

@@ -5,7 +5,6 @@ package quota
 
 import (
 	"cmp"
-	"slices"
 	"time"
 )
 
@@ -98,7 +97,7 @@ func (c *Common) Spend(of Account, bytes, writes float64, now time.Time) {
 	c.bytes.left = min(c.bytes.left-bytes, c.limits.Bytes.Most)
 	c.writes.left = min(c.writes.left-writes, c.limits.Writes.Most)
 	cost := bytes/c.limits.Bytes.PerSecond + writes/c.limits.Writes.PerSecond
-	for _, id := range path(c.own, of, c.parent) {
+	for _, id := range Path(string(c.own), of, c.parent) {
 		if c.used[id] += cost; c.used[id] <= 0 {
 			delete(c.used, id)
 		}
@@ -170,30 +169,11 @@ type turn struct {
 }
 
 func (c *Common) turn(of Account) turn {
-	t := turn{of: of, path: path(c.own, of, c.parent)}
+	t := turn{of: of, path: Path(string(c.own), of, c.parent)}
 	for _, id := range t.path {
 		t.used = append(t.used, c.used[id])
 	}
 	return t
-}
-
-// path is those that admitted a cluster, from the one that is next to the own cluster, then itself with all that it admitted, and itself
-// alone. Those that no path leads to stand for one.
-func path(own, of Account, parent func(id string) string) []string {
-	path := []string{string(of) + alone, string(of)}
-	id := parent(string(of))
-	for ; id != string(own) && id != ""; id = parent(id) {
-		if len(path) > deepest {
-			id, path = "", path[:2]
-			break
-		}
-		path = append(path, id)
-	}
-	if id == "" {
-		path = append(path, "")
-	}
-	slices.Reverse(path)
-	return path
 }
 
 // before says that a turn comes before another one: where their paths part, less was written.

@@ -216,7 +216,7 @@ func TestCrowdEnds(t *testing.T) {
 	if c.common.Wait("bad-7", c.now) == 0 {
 		t.Fatal("it is not used up")
 	}
-	if text := c.Text("Secret x", "bad-7", "seven", c.now); !strings.Contains(text, "all other clusters together") {
+	if text := c.Text("Secret x", "bad-7", func(string) string { return "seven" }, c.now); !strings.Contains(text, "all other clusters together") {
 		t.Error(text)
 	}
 	if c.common.Wait("own", c.now) > 0 {
@@ -254,13 +254,47 @@ func TestRefundOfAll(t *testing.T) {
 func TestChains(t *testing.T) {
 	t.Parallel()
 	next := func(id string) string { return id + "'" }
-	if p := path("own", "a", next); len(p) != 3 || p[0] != "" || p[1] != "a" {
+	if p := Path("own", "a", next); len(p) != 3 || p[0] != "" || p[1] != "a" {
 		t.Errorf("%q", p)
 	}
 	for want, parents := range map[string]map[string]string{" a a/": {"a": "b", "b": "a"}, "b a a/": {"a": "b", "b": "own"}} {
-		if p := strings.Join(path("own", "a", func(id string) string { return parents[id] }), " "); p != want {
+		if p := strings.Join(Path("own", "a", func(id string) string { return parents[id] }), " "); p != want {
 			t.Errorf("%q, want %q", p, want)
 		}
+	}
+}
+
+// The rules of a cluster are below it, beside what it has itself and what it admitted, and below them the owners of objects as they are in the tree. So no path is the beginning of another one.
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	parents := map[string]string{"b": "a", "a": "own"}
+	paths := NewPaths("own", func(id string) string { return parents[id] })
+	var all []string
+	for by, want := range map[By]string{
+		{"", "b"}:     "a b b/",
+		{"own", "b"}:  "a b b/",
+		{"own", "a"}:  "a a/",
+		{"a", "b"}:    "a a: a:a a:b a:b/",
+		{"b", "a"}:    "a b b: b:a b:a/",
+		{"b", "b"}:    "a b b: b:a b:b b:b/",
+		{"a", "lost"}: "a a: a: a:lost a:lost/",
+		{"", "own"}:   "own/",
+	} {
+		p := strings.ReplaceAll(strings.Join(paths.Of(by, time.Unix(0, 0)), " "), between, ":")
+		if p != want {
+			t.Errorf("%v: %q, want %q", by, p, want)
+		}
+		all = append(all, p)
+	}
+	slices.Sort(all)
+	for i, p := range slices.Compact(all)[1:] {
+		if strings.HasPrefix(p, all[i]+" ") {
+			t.Errorf("%q is the beginning of %q", all[i], p)
+		}
+	}
+	parents["b"] = "own"
+	if p := paths.Of(By{Owner: "b"}, time.Unix(2, 0)); len(p) != 2 {
+		t.Errorf("after two seconds %q", p)
 	}
 }
 

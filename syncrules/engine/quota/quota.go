@@ -6,15 +6,27 @@ package quota
 import (
 	"container/list"
 	"fmt"
+	"strings"
 	"time"
 )
 
-// Account is who is charged for a write.
+// Account is who is charged for a write: a cluster, or the rules of one with the objects of another.
 type Account string
 
-// AccountOf is the account of a cluster whose objects are written: the author of an entry, or the source of a copy. It is
-// the one place that decides who is charged.
+// between is between the two of an Account. No ID of a cluster has it.
+const between = "\x00"
+
+// AccountOf is the account of a cluster: the author of an entry, or the source of a copy that a rule of this cluster makes.
 func AccountOf(clusterID string) Account { return Account(clusterID) }
+
+// Account is that of a copy that a rule of somebody makes. With the rules of another cluster it is one of its own for each owner of objects: otherwise a member could have
+// its rules use up what there is for the changes of an honest one, by more and more copies of what that one has.
+func (by By) Account(own string) Account {
+	if by.Author == "" || by.Author == own {
+		return AccountOf(by.Owner)
+	}
+	return Account(by.Author + between + by.Owner)
+}
 
 // calledPart is the part of an account's bytes that must be there for each key that is called and not written yet, before
 // another one is called: 1 MiB of the default.
@@ -70,6 +82,14 @@ func (q *Quota[K]) WaitingOf() map[Account]int {
 	return of
 }
 
+// Line is how many keys of an account wait.
+func (q *Quota[K]) Line(of Account) int {
+	if a := q.accounts[of]; a != nil {
+		return a.line.Len()
+	}
+	return 0
+}
+
 // May says whether a key may be written now. Keys that wait come first. One that may is called: it holds up no other, however
 // long its write takes.
 func (q *Quota[K]) May(of Account, k K, now time.Time) bool {
@@ -100,14 +120,22 @@ func (q *Quota[K]) crowded(of Account, now time.Time) time.Duration {
 	return q.limits.Common.Wait(of, now)
 }
 
-// Text says to people why something waits that is written because of a cluster.
-func (q *Quota[K]) Text(what string, of Account, cluster string, now time.Time) string {
+// Text says to people why something waits; name is that of a cluster.
+func (q *Quota[K]) Text(what string, of Account, name func(id string) string, now time.Time) string {
 	const then = "; the newest content is written when its turn comes"
-	if q.crowded(of, now) > 0 {
-		return fmt.Sprintf("%s: so much was written here because of all other clusters together that changes of cluster %s follow slowly: see who brought them along with `agentctl members --tree`%s", what, cluster, then)
+	author, owner, ofRules := strings.Cut(string(of), between)
+	if !ofRules {
+		owner = author
 	}
-	return fmt.Sprintf("%s: so much was written here because of cluster %s that its changes follow slowly (%g KiB and %g writes a second)%s",
-		what, cluster, q.limits.Bytes.PerSecond/1024, q.limits.Writes.PerSecond, then)
+	if q.crowded(of, now) > 0 {
+		return fmt.Sprintf("%s: so much was written here because of all other clusters together that changes of cluster %s follow slowly: see who brought them along with `agentctl members --tree`%s", what, name(owner), then)
+	}
+	why := fmt.Sprintf("cluster %s that its", name(owner))
+	if author != owner {
+		why = fmt.Sprintf("rules of cluster %s with objects of cluster %s that their", name(author), name(owner))
+	}
+	return fmt.Sprintf("%s: so much was written here because of %s changes follow slowly (%g KiB and %g writes a second)%s",
+		what, why, q.limits.Bytes.PerSecond/1024, q.limits.Writes.PerSecond, then)
 }
 
 // Spend charges an account with a write of a key, which waits no more.

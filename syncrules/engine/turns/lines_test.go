@@ -1,0 +1,92 @@
+// Copyright The Roster Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package turns
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// path is that of the names in a string.
+func path(s string) Path { return strings.Split(s, " ") }
+
+// push has n things wait, which are named by their path.
+func push(l *Lines[string], n int, p string) {
+	for range n {
+		l.Push(path(p), p)
+	}
+}
+
+// pop takes n things, and counts them by name.
+func pop(t *testing.T, l *Lines[string], n int) map[string]int {
+	t.Helper()
+	got := map[string]int{}
+	for range n {
+		if l.Len() == 0 {
+			t.Fatalf("nothing waits any more, after %v", got)
+		}
+		got[l.Pop()]++
+	}
+	return got
+}
+
+func TestEachLineHasItsTurn(t *testing.T) {
+	l := &Lines[string]{}
+	push(l, 1000, "m 1")
+	push(l, 1000, "m 2 3")
+	push(l, 1000, "m 2 4")
+	push(l, 10, "b")
+	if got, want := pop(t, l, 16), map[string]int{"b": 8, "m 1": 4, "m 2 3": 2, "m 2 4": 2}; !maps.Equal(got, want) {
+		t.Errorf("taken are %v, want %v", got, want)
+	}
+	if got, want := pop(t, l, 12), map[string]int{"b": 2, "m 1": 5, "m 2 3": 3, "m 2 4": 2}; !maps.Equal(got, want) {
+		t.Errorf("then %v, want %v", got, want)
+	}
+	pop(t, l, l.Len())
+	if top := l.top; len(top.keys)+len(top.below)+len(top.order) > 0 {
+		t.Errorf("what is kept: %+v", top)
+	}
+}
+
+func TestWithinALineTheFirstIsServed(t *testing.T) {
+	l := &Lines[int]{}
+	for i := range 10 {
+		l.Push(path("b"), i)
+	}
+	for i := range 10 {
+		if got := l.Pop(); got != i {
+			t.Errorf("%d is taken before %d", got, i)
+		}
+	}
+}
+
+// Where something waits for the fewest others depends on the lines beside it at each level, not on its own alone.
+func TestShortest(t *testing.T) {
+	l := &Lines[string]{}
+	for i := range 1000 {
+		push(l, 3, fmt.Sprint("m ", i))
+	}
+	push(l, 5, "b")
+	for name, c := range map[string]struct {
+		paths []string
+		want  string
+	}{
+		"nobody waits in one of a thousand lines": {[]string{"m new", "b"}, "b"},
+		"the other way around":                    {[]string{"b", "m new"}, "b"},
+		"a line of its own":                       {[]string{"b", "m 7", "c"}, "c"},
+		"the first of two that are alike":         {[]string{"m 7", "c", "d"}, "c"},
+		"one":                                     {[]string{"m 7"}, "m 7"},
+	} {
+		var paths []Path
+		for _, p := range c.paths {
+			paths = append(paths, path(p))
+		}
+		if got := l.Shortest(paths); !slices.Equal(got, path(c.want)) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
