@@ -135,7 +135,7 @@ func TestLeavesAndExceptionsExist(t *testing.T) {
 // lockFree are the packages below syncrules/engine that decide and remember, and leave locks and waiting to the engine.
 func lockFree() []string {
 	return []string{
-		"anew", "bounds", "copies", "deletions", "dropped", "fingerprint", "guard", "inforce", "lanes", "notify", "pace", "place", "problem", "quota", "tally", "visible",
+		"anew", "bounds", "copies", "deletions", "dropped", "fingerprint", "guard", "inforce", "lanes", "notify", "pace", "place", "problem", "quota", "selections", "tally", "turns", "visible",
 	}
 }
 
