@@ -193,23 +193,26 @@ func (e *Engine) contentOf(sum uint64, rules []*rule, p *peer) uint64 {
 // selectingLocked are the rules that select entries of one source for a place, by name.
 func (e *Engine) selectingLocked(held []holding, key Key) []*rule {
 	var rules []*rule
-	for n, h := range held {
-		ent := h.v.entries[h.from]
-		if n == 0 {
-			rules = make([]*rule, 0, len(ent.rules))
-		}
-		for i, name := range ent.rules {
-			if ent.destinations != nil && !ent.destinations[i].Reaches(key) {
-				continue
-			}
-			if r := e.rules.byName[name]; r != nil && r.kind() == h.v.scope.GVK.GroupKind() {
-				rules = append(rules, r)
-			}
-		}
+	for _, h := range held {
+		rules = append(rules, e.selectorsLocked(h.v, h.v.entries[h.from], key)...)
 	}
 	if len(held) > 1 {
 		slices.SortFunc(rules, func(a, b *rule) int { return strings.Compare(a.name, b.name) })
 		rules = slices.Compact(rules)
+	}
+	return rules
+}
+
+// selectorsLocked are the rules that select an entry for a place, by name.
+func (e *Engine) selectorsLocked(v *view, ent *entry, key Key) []*rule {
+	rules := make([]*rule, 0, len(ent.rules))
+	for i, name := range ent.rules {
+		if ent.destinations != nil && !ent.destinations[i].Reaches(key) {
+			continue
+		}
+		if r := e.rules.byName[name]; r != nil && r.kind() == v.scope.GVK.GroupKind() {
+			rules = append(rules, r)
+		}
 	}
 	return rules
 }

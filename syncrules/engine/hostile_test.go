@@ -96,7 +96,7 @@ func TestWhatIsInTheWayIsNotReconciled(t *testing.T) {
 // Deletions of a kind that is not served here are proof of nothing that will ever be decided.
 func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
 	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[types.NamespacedName]*entry{}, usage: memory.New(1<<20, memory.Equally).Of(a)}
-	e := &Engine{queue: queue.New(func(Key) []turns.Path { return []turns.Path{{"one"}} }), rules: newRuleSet(), views: newViewSet(&Options{}), local: newLocals(nil, nil, nil)}
+	e := &Engine{outcomes: newOutcomes(&Options{LocalClusterID: here, Workers: 1}), queue: queue.New(func(Key) []turns.Path { return []turns.Path{{"one"}} }), rules: newRuleSet(), views: newViewSet(&Options{}), local: newLocals(nil, nil, nil)}
 	e.queue.Open()
 	defer e.queue.ShutDown()
 	f := &feed{e: e, v: v}

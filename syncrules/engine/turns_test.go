@@ -115,6 +115,69 @@ func TestRulesOfOneAuthorHoldUpNoOthers(t *testing.T) {
 	})
 }
 
+// Nor does who changes thousands of objects of the same names, which are not copied: what that has looked at again waits in a line of who changed it, unless it changes
+// in the cluster that has the copy.
+func TestRivalsHoldUpNoOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const objects, many = 2000, 3000
+		w.setRule(testRule("r"))
+		w.peers[b].put(configMap("honest", "1"))
+		for i := range objects {
+			w.peers[b].put(configMap(fmt.Sprint("x", i), "1"))
+		}
+		w.settle()
+		w.local.late = 100 * time.Millisecond
+		for i := range many {
+			w.peers[a].put(configMap(fmt.Sprint("y", i), "1"))
+		}
+		for i := range objects {
+			w.peers[a].put(configMap(fmt.Sprint("x", i), "2"))
+		}
+		time.Sleep(time.Second)
+		w.peers[b].put(configMap(fmt.Sprint("x", objects-1), "soon")) // it waits already, because of the other one
+		time.Sleep(500 * time.Millisecond)
+		w.wantValue(cm(fmt.Sprint("x", objects-1)), "soon")
+		w.wantSoon("honest", 500*time.Millisecond, objects+many)
+	})
+}
+
+// A copy that rules of two authors make, whose quotas are both used up, waits for one of them as others do, however often it changes.
+func TestJointCopiesWaitInOneLine(t *testing.T) {
+	inWorld(t, func(w *world) {
+		withQuota(w)
+		const objects = 60
+		names := func(prefix string) (names []string) {
+			for i := range objects {
+				names = append(names, fmt.Sprint(prefix, i))
+			}
+			return append(names, "joint")
+		}
+		w.setRule(by(a, 0, testRule("older", names("a")...)))
+		w.setRule(by(b, 1, testRule("home", names("b")...)))
+		last, seen := 0, 0          // versions of the copy
+		for n := 1; n <= 200; n++ { // ten minutes
+			for i := range objects {
+				w.peers[b].put(configMap(fmt.Sprint("a", i), fmt.Sprint(n)))
+				w.peers[b].put(configMap(fmt.Sprint("b", i), fmt.Sprint(n)))
+			}
+			w.peers[b].put(configMap("joint", fmt.Sprint(n)))
+			time.Sleep(3 * time.Second)
+			if o := w.local.find(cm("joint")); o != nil {
+				if v := o.Object["data"].(map[string]any)["v"].(string); v != fmt.Sprint(last) {
+					last, seen = n, seen+1
+				}
+			}
+			if n-last > 20 {
+				t.Errorf("it is %d s old", 3*(n-last))
+				return
+			}
+		}
+		if seen > 100 {
+			t.Errorf("it was written %d times: it does not wait", seen)
+		}
+	})
+}
+
 // They use up no more of what may be written because of that one either.
 func TestRulesOfOneAuthorAreChargedToIt(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -329,7 +329,7 @@ func (f *feed) touchLocked(at types.NamespacedName, entries ...*entry) {
 			continue // the same places again, which a worker could take twice
 		}
 		for to := range f.e.placesLocked(f.v, at, ent) {
-			f.e.queue.EnqueueLocked(to)
+			f.e.queue.EnqueueForLocked(to, f.e.outcomes.paths.Lines(f.v.peer, f.e.authorsOf(f.e.makersOf(f.e.selectorsLocked(f.v, ent, to))), time.Now()))
 		}
 		if !ent.destinations.Faulty() {
 			continue

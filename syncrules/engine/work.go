@@ -15,7 +15,6 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/conflicts"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
-	"github.com/roster-mesh/roster/syncrules/engine/quota"
 	"github.com/roster-mesh/roster/syncrules/engine/turns"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
@@ -91,35 +90,26 @@ func (e *Engine) process(ctx context.Context, key Key) {
 	}
 }
 
-// linesLocked are those in which a key may wait: of each author of a rule that makes the copy, with the objects of the cluster that has it, or of those that may get it.
-func (e *Engine) linesLocked(k Key) (lines []turns.Path) {
-	const few = 16
-	now, c := time.Now(), e.local.copies.At(k)
-	of := func(owner string, authors ...string) {
-		for _, author := range authors {
-			lines = append(lines, e.outcomes.paths.Of(quota.By{Author: author, Owner: owner}, now))
+// linesLocked are those in which a key may wait, as far as it is not known because of whom it does: those of the cluster that has the copy, or else may get it.
+func (e *Engine) linesLocked(k Key) []turns.Path {
+	held, c, owner := e.holdersLocked(k), e.local.copies.At(k), ""
+	if c != nil {
+		owner = c.Owner
+	} else if len(held) > 0 {
+		owner = held[0].v.peer
+	}
+	var rules []*rule
+	for _, h := range held {
+		if h.v.peer == owner {
+			rules = append(rules, e.selectorsLocked(h.v, h.v.entries[h.from], k)...)
 		}
 	}
-	for held := e.holdersLocked(k); len(held) > 0 && len(lines) < few; {
-		n, id := 1, held[0].v.peer
-		for n < len(held) && held[n].v.peer == id {
-			n++
-		}
-		if c == nil || c.Owner == id {
-			of(id, e.authorsOf(e.makersOf(e.selectingLocked(held[:n], k)))...)
-		}
-		held = held[n:]
+	authors := e.authorsOf(e.makersOf(rules))
+	if len(authors) == 0 && c != nil {
+		authors = e.authorsLocked(c.Rules)
+		authors = append(authors, c.Author)[:max(1, len(authors))]
 	}
-	if c == nil {
-		c = &copies.Copy{Owner: e.o.LocalClusterID} // nobody's
-	}
-	if len(lines) == 0 {
-		of(c.Owner, e.authorsLocked(c.Rules)...)
-	}
-	if len(lines) == 0 {
-		of(c.Owner, c.Author)
-	}
-	return lines
+	return e.outcomes.paths.Lines(owner, authors, time.Now())
 }
 
 // outcome is what became of a key.

@@ -40,40 +40,39 @@ type mark struct {
 
 // Lanes say which keys may be worked on now.
 type Lanes struct {
-	marks       map[lane]*mark
-	kinds       map[schema.GroupKind]time.Time
-	working     map[lane]int                     // keys that are being worked on
-	waitingKeys map[place.Key]struct{}           // keys that wait
-	queues      map[lane]*turns.Lines[place.Key] // the same, in turn
-	order       []lane                           // of queues
-	called      map[place.Key]struct{}           // whose turn it is, until they enter
-	limit       int                              // keys of slow lanes that may be worked on
+	marks   map[lane]*mark
+	kinds   map[schema.GroupKind]time.Time
+	working map[lane]int             // keys that are being worked on
+	paths   map[place.Key]turns.Path // of the keys that wait
+	waiting map[lane]int             // how many
+	lines   turns.Lines[place.Key]   // where
+	called  map[place.Key]struct{}   // whose turn it is, until they enter
+	limit   int                      // keys of slow lanes that may be worked on
 }
 
 // New makes lanes for so many workers.
 func New(workers int) *Lanes {
 	return &Lanes{
-		marks: map[lane]*mark{}, kinds: map[schema.GroupKind]time.Time{}, working: map[lane]int{}, waitingKeys: map[place.Key]struct{}{},
-		queues: map[lane]*turns.Lines[place.Key]{}, called: map[place.Key]struct{}{}, limit: max(1, workers/2),
+		marks: map[lane]*mark{}, kinds: map[schema.GroupKind]time.Time{}, working: map[lane]int{}, paths: map[place.Key]turns.Path{},
+		waiting: map[lane]int{}, called: map[place.Key]struct{}{}, limit: max(1, workers/2),
 	}
 }
 
-// Enter says whether a key may be worked on now. If not it waits here, in the shortest of some lines, and a later Leave returns it.
+// Enter says whether a key may be worked on now. If not it waits here, in the shortest of some lines, where each lane has its own, and a later Leave returns it.
 func (l *Lanes) Enter(k place.Key, now time.Time, lines func(k place.Key) []turns.Path) bool {
 	at := laneOf(k)
 	delete(l.called, k)
-	if _, waits := l.waitingKeys[k]; waits {
+	if _, waits := l.paths[k]; waits {
 		return false
 	}
 	if l.isSlow(at, now) && l.held(now) >= l.limit {
-		l.waitingKeys[k] = struct{}{}
-		queue := l.queues[at]
-		if queue == nil {
-			queue = &turns.Lines[place.Key]{}
-			l.queues[at] = queue
-			l.order = append(l.order, at)
+		var paths []turns.Path
+		for _, path := range lines(k) {
+			paths = append(paths, append(slices.Clip(path), at.kind.String()+" "+at.namespace))
 		}
-		queue.Push(queue.Shortest(lines(k)), k)
+		l.paths[k], _ = l.lines.Shortest(paths)
+		l.lines.Push(l.paths[k], k)
+		l.waiting[at]++
 		return false
 	}
 	l.working[at]++
@@ -82,29 +81,61 @@ func (l *Lanes) Enter(k place.Key, now time.Time, lines func(k place.Key) []turn
 
 // Has says that a key waits here, or that its turn here has come and it has not entered yet.
 func (l *Lanes) Has(k place.Key) bool {
-	_, waits := l.waitingKeys[k]
+	_, waits := l.paths[k]
 	_, called := l.called[k]
 	return waits || called
 }
 
-// Leave notes how long the write of a key that entered took, 0 for none, and returns the keys whose turn it is.
+// Leave notes how long the write of a key that entered took, 0 for none, and returns the keys that wait no more: those of lanes that are not slow any more, and
+// those whose turn it is.
 func (l *Lanes) Leave(k place.Key, took time.Duration, now time.Time) (turn []place.Key) {
 	at := laneOf(k)
 	if l.working[at]--; l.working[at] == 0 {
 		delete(l.working, at)
 	}
 	l.took(at, took, now)
-	for _, at := range slices.Clone(l.order) {
+	for at := range l.waiting {
 		if !l.isSlow(at, now) {
-			turn = append(turn, l.call(at, l.queues[at].Len())...)
+			turn = l.letGo(now)
+			break
 		}
 	}
-	for len(l.order) > 0 && l.held(now)+len(l.called) < l.limit {
-		called := l.call(l.order[0], 1)
-		l.called[called[0]] = struct{}{}
-		turn = append(turn, called...)
+	for l.lines.Len() > 0 && l.held(now)+len(l.called) < l.limit {
+		next := l.pop()
+		l.called[next] = struct{}{}
+		turn = append(turn, next)
 	}
 	return turn
+}
+
+// letGo returns the keys that wait in lanes that are not slow any more.
+func (l *Lanes) letGo(now time.Time) (free []place.Key) {
+	old := l.lines
+	for l.lines = (turns.Lines[place.Key]{}); old.Len() > 0; {
+		if k := old.Pop(); l.isSlow(laneOf(k), now) {
+			l.lines.Push(l.paths[k], k)
+		} else {
+			free = append(free, k)
+			l.forget(k)
+		}
+	}
+	return free
+}
+
+// pop returns the key whose turn it is.
+func (l *Lanes) pop() place.Key {
+	k := l.lines.Pop()
+	l.forget(k)
+	return k
+}
+
+// forget says that a key waits no more.
+func (l *Lanes) forget(k place.Key) {
+	delete(l.paths, k)
+	at := laneOf(k)
+	if l.waiting[at]--; l.waiting[at] == 0 {
+		delete(l.waiting, at)
+	}
 }
 
 // took takes in how long a write took, 0 for none.
@@ -159,24 +190,7 @@ func (l *Lanes) held(now time.Time) (n int) {
 	return n
 }
 
-// call returns the next n keys that wait in a lane, which is the last in turn from then on.
-func (l *Lanes) call(at lane, n int) (keys []place.Key) {
-	queue := l.queues[at]
-	for range n {
-		k := queue.Pop()
-		delete(l.waitingKeys, k)
-		keys = append(keys, k)
-	}
-	l.order = slices.DeleteFunc(l.order, func(x lane) bool { return x == at })
-	if queue.Len() > 0 {
-		l.order = append(l.order, at)
-	} else {
-		delete(l.queues, at)
-	}
-	return keys
-}
-
 // Empty says that no key is in work, waits, or was called and has not entered yet.
 func (l *Lanes) Empty() bool {
-	return len(l.working)+len(l.queues)+len(l.waitingKeys)+len(l.order)+len(l.called) == 0
+	return len(l.working)+len(l.paths)+len(l.waiting)+l.lines.Len()+len(l.called) == 0
 }

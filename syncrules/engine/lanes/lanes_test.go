@@ -162,3 +162,34 @@ func TestTurnsInALane(t *testing.T) {
 		t.Errorf("what is kept: %+v", l)
 	}
 }
+
+// Who has copies in hundreds of slow lanes has no more turns than who has some in one.
+func TestLanesOfOneHaveOneTurn(t *testing.T) {
+	now := time.Now()
+	l := New(2)
+	of := func(k place.Key) []turns.Path { return []turns.Path{{k.Name[:1]}} }
+	key := func(namespace, name string) place.Key {
+		return place.Key{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: namespace, Name: name}
+	}
+	l.kinds[schema.GroupKind{Kind: "ConfigMap"}] = now.Add(time.Hour)
+	l.Enter(key("first", "m"), now, of)
+	for i := range 100 {
+		l.Enter(key(fmt.Sprint("n", i), "m"), now, of)
+	}
+	for i := range 5 {
+		l.Enter(key("honest", fmt.Sprint("b", i)), now, of)
+	}
+	working, honest := key("first", "m"), 0
+	for range 10 {
+		turn := l.Leave(working, 2*slow, now)
+		if len(turn) != 1 || !l.Enter(turn[0], now, of) {
+			t.Fatalf("called are %v", turn)
+		}
+		if working = turn[0]; working.Namespace == "honest" {
+			honest++
+		}
+	}
+	if honest != 5 {
+		t.Errorf("%d of the first 10 are of who has few", honest)
+	}
+}

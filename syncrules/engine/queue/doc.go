@@ -9,6 +9,9 @@
 //	Enqueue ──────► lines ──► worker ── InTurn ──► work
 //	EnqueueAfter ─► front ──────┘         └─ false: others wait. The key goes to the end of its line
 //
+// A key waits in a line of those because of whom it is put up, and of several in the one where the fewest come before it. So nobody has a key of others wait behind
+// his own.
+//
 // Whose a key is, is asked when it is put up, since that may only be asked with the engine's lock. A delay ends without that lock. So workers take such a key
 // first, to find it out. What waits elsewhere (package lanes) is parked: it is not put up until its turn there has come, and then it goes to the front.
 package queue

@@ -45,12 +45,28 @@ func (q *Keys) Open() {
 	})
 }
 
-// EnqueueLocked puts a key up for a decision. It waits in the shortest of the lines in which it belongs now, whosever it becomes meanwhile.
+// EnqueueLocked puts a key up for a decision. If it waits already, it stays where it is.
 func (q *Keys) EnqueueLocked(k place.Key) {
 	if at := q.pending[k]; at == 0 || at == working {
-		q.setLocked(k, queued)
-		q.addLocked(k)
+		q.enqueueLocked(k, q.lines(k))
 	}
+}
+
+// EnqueueForLocked is EnqueueLocked in the shortest of some lines: those of whom it is because of. So nobody has a key wait behind others that is put up for somebody else, too.
+func (q *Keys) EnqueueForLocked(k place.Key, lines []turns.Path) {
+	switch q.pending[k] {
+	case queued:
+		q.waiting.move(k, lines)
+	case parked:
+	default:
+		q.enqueueLocked(k, lines)
+	}
+}
+
+func (q *Keys) enqueueLocked(k place.Key, lines []turns.Path) {
+	q.setLocked(k, queued)
+	q.waiting.sort(k, lines)
+	q.Add(k)
 }
 
 func (q *Keys) setLocked(k place.Key, to state) {
@@ -60,22 +76,19 @@ func (q *Keys) setLocked(k place.Key, to state) {
 	q.pending[k] = to
 }
 
-func (q *Keys) addLocked(k place.Key) {
-	q.waiting.sort(k, q.lines(k))
-	q.Add(k)
+// ParkLocked lets a key count as pending that waits for its turn elsewhere, once its turn here has come. Until UnparkLocked it is not put up.
+func (q *Keys) ParkLocked(k place.Key) {
+	q.setLocked(k, parked)
+	q.waiting.forget(k)
 }
-
-// ParkLocked lets a key count as pending that waits for its turn elsewhere. Until UnparkLocked it is not put up.
-func (q *Keys) ParkLocked(k place.Key) { q.setLocked(k, parked) }
 
 // UnparkLocked puts a parked key up, before all others if next.
 func (q *Keys) UnparkLocked(k place.Key, next bool) {
 	q.setLocked(k, queued)
-	if next {
-		q.Add(k)
-	} else {
-		q.addLocked(k)
+	if !next {
+		q.waiting.sort(k, q.lines(k))
 	}
+	q.Add(k)
 }
 
 // EnqueueAfter puts a key up after a delay; it does not count as pending meanwhile.
@@ -91,7 +104,8 @@ func (q *Keys) InTurnLocked(k place.Key) bool {
 	if q.waiting.isNext(k) {
 		return true
 	}
-	q.addLocked(k) // it is put there once the worker is done with it
+	q.waiting.sort(k, q.lines(k))
+	q.Add(k) // it is put there once the worker is done with it
 	return false
 }
 

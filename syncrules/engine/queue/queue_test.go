@@ -81,7 +81,7 @@ func wantNothingKept(t *testing.T, q *Keys) {
 	if len(q.pending) > 0 || q.PendingLocked([]schema.GroupKind{kind}) || q.Len() > 0 {
 		t.Errorf("pending are %v, of %v", q.pending, q.byKind)
 	}
-	if w := q.waiting; len(w.front)+len(w.sorted)+len(w.next) > 0 {
+	if w := q.waiting; len(w.front)+len(w.valid)+len(w.sorted)+len(w.next) > 0 {
 		t.Errorf("what is kept: %+v", w)
 	}
 }
@@ -176,6 +176,41 @@ func TestDelays(t *testing.T) {
 		t.Errorf("taken are %v", got)
 	}
 	wantNothingKept(t, q)
+}
+
+// A key that waits behind many comes earlier once it is put up because of somebody behind whom nobody waits, and is taken once. Nobody can have it wait for longer.
+func TestMoves(t *testing.T) {
+	q := open(t)
+	of := func(name string) []turns.Path { return []turns.Path{{name}} }
+	put(q, "m", 100)
+	for i := range 5 {
+		q.EnqueueForLocked(key(fmt.Sprint("x/", i)), of("m"))
+	}
+	for i := range 5 {
+		q.EnqueueForLocked(key(fmt.Sprint("x/", i)), of("b"))
+		q.EnqueueForLocked(key(fmt.Sprint("x/", i)), of("m"))
+	}
+	if got := take(t, q, 10); count(got, "x") != 5 {
+		t.Errorf("taken are %v", got)
+	}
+	if got := take(t, q, 95); count(got, "x") != 0 {
+		t.Errorf("then are taken %v", got)
+	}
+	wantNothingKept(t, q)
+	put(q, "m", 100)
+	for range 20 * manyTickets {
+		q.EnqueueForLocked(key("x/0"), of("m"))
+		q.EnqueueForLocked(key("x/0"), of("b"))
+		for name := ""; name != "x/0"; {
+			name = take(t, q, 1)[0]
+			if name != "x/0" {
+				put(q, "m", 100)
+			}
+		}
+	}
+	if n := q.waiting.lines.Len(); n > 2*manyTickets {
+		t.Errorf("%d tickets are kept for 100 keys", n)
+	}
 }
 
 // A key that is parked counts, is not put up before its turn, and then it comes first or waits in its line.

@@ -14,13 +14,25 @@ import (
 type waiting struct {
 	mu     sync.Mutex
 	front  []place.Key // before all lines: whose turn it is, and whose delay has ended, of which nobody knows yet in which line they belong
-	lines  turns.Lines[place.Key]
+	lines  turns.Lines[ticket]
+	valid  map[place.Key]ticket // of each key in lines: others were for lines that it has left
+	issued uint64
 	sorted map[place.Key]turns.Path // the lines of those that are about to be put there
 	next   map[place.Key]struct{}   // those out of lines that a worker has taken, and not asked about yet
 }
 
+// ticket is a key in a line.
+type ticket struct {
+	key    place.Key
+	n      uint64  // of all that were issued
+	before float64 // how many came before it then
+}
+
+// manyTickets is how many are kept, beside as many again as there are valid ones, before those that are not are thrown away.
+const manyTickets = 1024
+
 func newWaiting() *waiting {
-	return &waiting{sorted: map[place.Key]turns.Path{}, next: map[place.Key]struct{}{}}
+	return &waiting{valid: map[place.Key]ticket{}, sorted: map[place.Key]turns.Path{}, next: map[place.Key]struct{}{}}
 }
 
 // Push has a key wait.
@@ -33,15 +45,24 @@ func (w *waiting) Push(k place.Key) {
 		return
 	}
 	delete(w.sorted, k)
-	w.lines.Push(path, k)
+	_, before := w.lines.Shortest([]turns.Path{path})
+	w.line(k, path, before)
 }
 
-// Touch leaves a key that is put up again where it is.
-func (w *waiting) Touch(k place.Key) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.sorted, k)
+// line has a key wait in a line, and in no other.
+func (w *waiting) line(k place.Key, path turns.Path, before float64) {
+	w.issued++
+	w.valid[k] = ticket{k, w.issued, before}
+	w.lines.Push(path, w.valid[k])
+	if w.lines.Len() > 2*len(w.valid)+manyTickets {
+		w.lines.Keep(w.isValid)
+	}
 }
+
+func (w *waiting) isValid(t ticket) bool { return w.valid[t.key].n == t.n }
+
+// Touch leaves a key that is put up again where it is.
+func (w *waiting) Touch(k place.Key) { w.forget(k) }
 
 // Len is how many keys wait.
 func (w *waiting) Len() int {
@@ -50,7 +71,7 @@ func (w *waiting) Len() int {
 	return w.len()
 }
 
-func (w *waiting) len() int { return len(w.front) + w.lines.Len() }
+func (w *waiting) len() int { return len(w.front) + len(w.valid) }
 
 // Pop takes the next key. There is one.
 func (w *waiting) Pop() (k place.Key) {
@@ -61,9 +82,23 @@ func (w *waiting) Pop() (k place.Key) {
 		w.front = w.front[1:]
 		return k
 	}
-	k = w.lines.Pop()
-	w.next[k] = struct{}{}
-	return k
+	t := w.lines.Pop()
+	for !w.isValid(t) {
+		t = w.lines.Pop()
+	}
+	delete(w.valid, t.key)
+	w.next[t.key] = struct{}{}
+	return t.key
+}
+
+// move has a key that waits in a line wait in another one, if far fewer come before it there.
+func (w *waiting) move(k place.Key, paths []turns.Path) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	path, before := w.lines.Shortest(paths)
+	if t, waits := w.valid[k]; waits && before < t.before/2 {
+		w.line(k, path, before)
+	}
 }
 
 // isNext says that it is the turn of a key which a worker took: it was in a line, or nobody else waits.
@@ -75,9 +110,17 @@ func (w *waiting) isNext(k place.Key) bool {
 	return next || w.len() == 0
 }
 
+// forget forgets what is noted of a key that is not in a line, or is to stay there.
+func (w *waiting) forget(k place.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.sorted, k)
+	delete(w.next, k)
+}
+
 // sort has a key that is put up next, or once a worker is done with it, wait in the shortest of some lines.
 func (w *waiting) sort(k place.Key, paths []turns.Path) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sorted[k] = w.lines.Shortest(paths)
+	w.sorted[k], _ = w.lines.Shortest(paths)
 }

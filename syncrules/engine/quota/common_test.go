@@ -264,7 +264,7 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// The rules of a cluster are below it, beside what it has itself and what it admitted, and below them the owners of objects as they are in the tree. So no path is the beginning of another one.
+// The rules of a cluster are beside it with all that it has and admitted, and below them the owners of objects as they are in the tree. So no path is the beginning of another one.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	parents := map[string]string{"b": "a", "a": "own"}
@@ -274,13 +274,13 @@ func TestPaths(t *testing.T) {
 		{"", "b"}:     "a b b/",
 		{"own", "b"}:  "a b b/",
 		{"own", "a"}:  "a a/",
-		{"a", "b"}:    "a a: a:a a:b a:b/",
-		{"b", "a"}:    "a b b: b:a b:a/",
-		{"b", "b"}:    "a b b: b:a b:b b:b/",
-		{"a", "lost"}: "a a: a: a:lost a:lost/",
+		{"a", "b"}:    "a: a::a a::b a::b/",
+		{"b", "a"}:    "a b: b::a b::a/",
+		{"b", "b"}:    "a b: b::a b::b b::b/",
+		{"a", "lost"}: "a: a:: a::lost a::lost/",
 		{"", "own"}:   "own/",
 	} {
-		p := strings.ReplaceAll(strings.Join(paths.Of(by, time.Unix(0, 0)), " "), between, ":")
+		p := strings.ReplaceAll(strings.Join(paths.of(by, time.Unix(0, 0)), " "), between, ":")
 		if p != want {
 			t.Errorf("%v: %q, want %q", by, p, want)
 		}
@@ -293,7 +293,7 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	parents["b"] = "own"
-	if p := paths.Of(By{Owner: "b"}, time.Unix(2, 0)); len(p) != 2 {
+	if p := paths.of(By{Owner: "b"}, time.Unix(2, 0)); len(p) != 2 {
 		t.Errorf("after two seconds %q", p)
 	}
 }

@@ -4,6 +4,7 @@
 package quota
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -12,15 +13,18 @@ import (
 )
 
 // Path is where an account is in the tree: those that admitted the cluster, from the one that is next to the own cluster, then itself with all that it admitted, and
-// itself alone. Those that no path leads to stand for one. The rules of a cluster are below it, and with them the owners of the objects likewise.
+// itself alone. Those that no path leads to stand for one. The rules of a cluster are beside it, or what they write because of others would be charged to its own objects;
+// below them are the owners of the objects, as in the tree.
 func Path(own string, of Account, parent func(id string) string) turns.Path {
 	author, owner, ofRules := strings.Cut(string(of), between)
+	path := branchOf(own, author, parent)
 	if !ofRules {
-		return append(branchOf(own, author, parent), author+alone)
+		return append(path, author+alone)
 	}
-	path := append(branchOf(own, author, parent), author+between)
+	rules := author + between
+	path[len(path)-1] = rules // another cluster has rules that are charged to it
 	for _, id := range append(branchOf(own, owner, parent), owner+alone) {
-		path = append(path, author+between+id)
+		path = append(path, rules+between+id)
 	}
 	return path
 }
@@ -62,8 +66,20 @@ func NewPaths(own string, parent func(id string) string) *Paths {
 	return &Paths{own: own, parent: parent}
 }
 
-// Of is the path of the rules of an author with the objects of an owner.
-func (p *Paths) Of(by By, now time.Time) turns.Path {
+// Lines are the paths of the rules of authors with the objects of an owner; without authors, or an owner, those of the own cluster.
+func (p *Paths) Lines(owner string, authors []string, now time.Time) []turns.Path {
+	if len(authors) == 0 {
+		authors = []string{p.own}
+	}
+	lines := make([]turns.Path, 0, len(authors))
+	for _, author := range authors {
+		lines = append(lines, p.of(By{Author: author, Owner: cmp.Or(owner, p.own)}, now))
+	}
+	return lines
+}
+
+// of is the path of the rules of an author with the objects of an owner.
+func (p *Paths) of(by By, now time.Time) turns.Path {
 	if now.After(p.until) {
 		p.known, p.until = map[By]turns.Path{}, now.Add(time.Second)
 	}

@@ -82,12 +82,23 @@ func (q *Quota[K]) WaitingOf() map[Account]int {
 	return of
 }
 
-// Line is how many keys of an account wait.
-func (q *Quota[K]) Line(of Account) int {
-	if a := q.accounts[of]; a != nil {
-		return a.line.Len()
+// In is the account in whose line a key waits, or was called from.
+func (q *Quota[K]) In(k K) (of Account, waits bool) {
+	at, waits := q.waiting[k]
+	if !waits {
+		return "", false
 	}
-	return 0
+	return at.account.of, true
+}
+
+// Delay is how long a key waits at least that comes into the line of an account now.
+func (q *Quota[K]) Delay(of Account, now time.Time) time.Duration {
+	delay := q.crowded(of, now)
+	if a := q.accounts[of]; a != nil {
+		q.refill(a, now)
+		delay = max(delay, a.bytes.wait(q.limits.Bytes, 0), a.writes.wait(q.limits.Writes, float64(a.called+a.line.Len())))
+	}
+	return delay
 }
 
 // May says whether a key may be written now. Keys that wait come first. One that may is called: it holds up no other, however
@@ -127,8 +138,12 @@ func (q *Quota[K]) Text(what string, of Account, name func(id string) string, no
 	if !ofRules {
 		owner = author
 	}
+	whose := name(owner)
+	if author != owner {
+		whose += ", which rules of cluster " + name(author) + " select,"
+	}
 	if q.crowded(of, now) > 0 {
-		return fmt.Sprintf("%s: so much was written here because of all other clusters together that changes of cluster %s follow slowly: see who brought them along with `agentctl members --tree`%s", what, name(owner), then)
+		return fmt.Sprintf("%s: so much was written here because of all other clusters together that changes of cluster %s follow slowly: see who brought them along with `agentctl members --tree`%s", what, whose, then)
 	}
 	why := fmt.Sprintf("cluster %s that its", name(owner))
 	if author != owner {

@@ -3,6 +3,8 @@
 
 package turns
 
+import "slices"
+
 // Path leads to a line: the names of those on the way, the top one first. No path is the beginning of another one.
 type Path []string
 
@@ -65,15 +67,30 @@ func (l *line[K]) pop() (k K) {
 	return k
 }
 
-// Shortest is the path at whose end something would wait for the fewest others, of several that are alike the first.
-func (l *Lines[K]) Shortest(paths []Path) (shortest Path) {
-	least := 0.0
+// Keep has only those wait still that keep says.
+func (l *Lines[K]) Keep(keep func(K) bool) { l.n = l.top.keep(keep) }
+
+func (l *line[K]) keep(keep func(K) bool) (n int) {
+	l.keys = slices.DeleteFunc(l.keys, func(k K) bool { return !keep(k) })
+	n = len(l.keys)
+	l.order = slices.DeleteFunc(l.order, func(next *line[K]) bool {
+		left := next.keep(keep)
+		if n += left; left == 0 {
+			delete(l.below, next.name)
+		}
+		return left == 0
+	})
+	return n
+}
+
+// Shortest is the path at whose end something would wait for the fewest others, of several that are alike the first, and how many come before it, with itself.
+func (l *Lines[K]) Shortest(paths []Path) (shortest Path, before float64) {
 	for i, path := range paths {
-		if before := l.top.before(path); i == 0 || before < least {
-			shortest, least = path, before
+		if n := l.top.before(path); i == 0 || n < before {
+			shortest, before = path, n
 		}
 	}
-	return shortest
+	return shortest, before
 }
 
 // before is how many things come before what is put at the end of a path, and that itself, as long as the lines beside it do not end.

@@ -85,8 +85,31 @@ func TestShortest(t *testing.T) {
 		for _, p := range c.paths {
 			paths = append(paths, path(p))
 		}
-		if got := l.Shortest(paths); !slices.Equal(got, path(c.want)) {
+		if got, _ := l.Shortest(paths); !slices.Equal(got, path(c.want)) {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// What does not wait any more has no turn, and the others keep theirs.
+func TestKeep(t *testing.T) {
+	l := &Lines[int]{}
+	for i := range 100 {
+		l.Push(path([]string{"m 1", "m 2", "b"}[i%3]), i)
+	}
+	l.Keep(func(i int) bool { return i%3 != 1 && i >= 50 })
+	if l.Len() != 34 {
+		t.Errorf("%d wait", l.Len())
+	}
+	var got []int
+	for range 4 {
+		got = append(got, l.Pop())
+	}
+	if !slices.Equal(got, []int{51, 50, 54, 53}) {
+		t.Errorf("then come %v", got)
+	}
+	l.Keep(func(int) bool { return false })
+	if l.Len()+len(l.top.below)+len(l.top.order) > 0 {
+		t.Errorf("what is kept: %+v", l.top)
 	}
 }
