@@ -15,13 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine/deletions"
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
-	"github.com/roster-mesh/roster/syncrules/engine/queue"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
-	"github.com/roster-mesh/roster/syncrules/engine/turns"
 )
 
 // A rule that the guard has stopped, and that an edit then spoils, must not end the agent when an event of its old
@@ -96,7 +95,11 @@ func TestWhatIsInTheWayIsNotReconciled(t *testing.T) {
 // Deletions of a kind that is not served here are proof of nothing that will ever be decided.
 func TestDeletionsOfAKindNotServedHereAreBounded(t *testing.T) {
 	v := &view{viewKey: viewKey{peer: a, scope: Scope{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}}, entries: map[types.NamespacedName]*entry{}, usage: memory.New(1<<20, memory.Equally).Of(a)}
-	e := &Engine{outcomes: newOutcomes(&Options{LocalClusterID: here, Workers: 1}), queue: queue.New(func(Key) []turns.Path { return []turns.Path{{"one"}} }), rules: newRuleSet(), views: newViewSet(&Options{}), local: newLocals(nil, nil, nil)}
+	s := newServer("default")
+	e, err := New(Options{LocalClusterID: here, Local: s, Target: s, Cluster: func() *v1alpha1.Cluster { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
 	e.queue.Open()
 	defer e.queue.ShutDown()
 	f := &feed{e: e, v: v}

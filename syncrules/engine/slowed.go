@@ -28,22 +28,17 @@ func (e *Engine) gatherQuotaLocked(j *job) {
 	e.callNextLocked(now)
 }
 
-// accountLocked notes the first account that a copy may be charged to now, or else that in which it waits, or would for the shortest time: each author of a rule
-// that makes the copy has one.
+// accountLocked notes the first account that a copy may be charged to now, or else that in which it waits for the shortest time: each author of a rule that makes the
+// copy has one.
 func (e *Engine) accountLocked(c *claim, k Key, now time.Time) {
 	least := time.Duration(0)
-	in, waits := e.outcomes.quota.In(k)
 	for _, author := range c.authors {
 		account := quota.By{Author: author, Owner: c.Origin}.Account(e.o.LocalClusterID)
 		if e.outcomes.quota.May(account, k, now) {
 			c.account, c.waits = account, false
 			return
 		}
-		delay := e.outcomes.quota.Delay(account, now)
-		if waits && account == in {
-			delay = -1 // who leaves a line begins anew
-		}
-		if !c.waits || delay < least {
+		if delay := e.outcomes.quota.Delay(account, k, now); !c.waits || delay < least {
 			c.account, c.waits, least = account, true, delay
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/selections"
+	"github.com/roster-mesh/roster/syncrules/engine/turns"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
@@ -329,7 +330,7 @@ func (f *feed) touchLocked(at types.NamespacedName, entries ...*entry) {
 			continue // the same places again, which a worker could take twice
 		}
 		for to := range f.e.placesLocked(f.v, at, ent) {
-			f.e.queue.EnqueueForLocked(to, f.e.outcomes.paths.Lines(f.v.peer, f.e.authorsOf(f.e.makersOf(f.e.selectorsLocked(f.v, ent, to))), time.Now()))
+			f.e.queue.EnqueueForLocked(to, func() []turns.Path { return f.e.linesOfLocked(f.v, ent, to) })
 		}
 		if !ent.destinations.Faulty() {
 			continue

@@ -90,26 +90,32 @@ func (e *Engine) process(ctx context.Context, key Key) {
 	}
 }
 
-// linesLocked are those in which a key may wait, as far as it is not known because of whom it does: those of the cluster that has the copy, or else may get it.
-func (e *Engine) linesLocked(k Key) []turns.Path {
-	held, c, owner := e.holdersLocked(k), e.local.copies.At(k), ""
-	if c != nil {
-		owner = c.Owner
-	} else if len(held) > 0 {
-		owner = held[0].v.peer
-	}
-	var rules []*rule
-	for _, h := range held {
-		if h.v.peer == owner {
-			rules = append(rules, e.selectorsLocked(h.v, h.v.entries[h.from], k)...)
+// linesLocked are those in which a key may wait, as far as it is not known because of whom it does: those of the cluster that has the copy, or else of those that may get it.
+func (e *Engine) linesLocked(k Key) (lines []turns.Path) {
+	const few = 16
+	c := e.local.copies.At(k)
+	for _, h := range e.holdersLocked(k) {
+		if ent := h.v.entries[h.from]; (c == nil || h.v.peer == c.Owner) && len(lines) < few && len(e.selectorsLocked(h.v, ent, k)) > 0 {
+			lines = append(lines, e.linesOfLocked(h.v, ent, k)...)
 		}
 	}
-	authors := e.authorsOf(e.makersOf(rules))
-	if len(authors) == 0 && c != nil {
-		authors = e.authorsLocked(c.Rules)
-		authors = append(authors, c.Author)[:max(1, len(authors))]
+	switch {
+	case len(lines) > 0:
+		return lines
+	case c == nil:
+		return e.outcomes.paths.Lines("", nil, time.Now())
 	}
-	return e.outcomes.paths.Lines(owner, authors, time.Now())
+	authors := e.authorsLocked(c.Rules)
+	return e.outcomes.paths.Lines(c.Owner, append(authors, c.Author)[:max(1, len(authors))], time.Now())
+}
+
+// linesOfLocked are those because of an entry.
+func (e *Engine) linesOfLocked(v *view, ent *entry, k Key) []turns.Path {
+	rules := e.selectorsLocked(v, ent, k)
+	if len(rules) == 0 {
+		return e.linesLocked(k) // the rules that selected it are gone
+	}
+	return e.outcomes.paths.Lines(v.peer, e.authorsOf(e.makersOf(rules)), time.Now())
 }
 
 // outcome is what became of a key.

@@ -112,7 +112,7 @@ func (l *Lanes) Leave(k place.Key, took time.Duration, now time.Time) (turn []pl
 func (l *Lanes) letGo(now time.Time) (free []place.Key) {
 	old := l.lines
 	for l.lines = (turns.Lines[place.Key]{}); old.Len() > 0; {
-		if k := old.Pop(); l.isSlow(laneOf(k), now) {
+		if k := old.Pop(all); l.isSlow(laneOf(k), now) {
 			l.lines.Push(l.paths[k], k)
 		} else {
 			free = append(free, k)
@@ -124,10 +124,12 @@ func (l *Lanes) letGo(now time.Time) (free []place.Key) {
 
 // pop returns the key whose turn it is.
 func (l *Lanes) pop() place.Key {
-	k := l.lines.Pop()
+	k := l.lines.Pop(all)
 	l.forget(k)
 	return k
 }
+
+func all(place.Key) bool { return true }
 
 // forget says that a key waits no more.
 func (l *Lanes) forget(k place.Key) {

@@ -53,13 +53,13 @@ func (q *Keys) EnqueueLocked(k place.Key) {
 }
 
 // EnqueueForLocked is EnqueueLocked in the shortest of some lines: those of whom it is because of. So nobody has a key wait behind others that is put up for somebody else, too.
-func (q *Keys) EnqueueForLocked(k place.Key, lines []turns.Path) {
+func (q *Keys) EnqueueForLocked(k place.Key, lines func() []turns.Path) {
 	switch q.pending[k] {
 	case queued:
 		q.waiting.move(k, lines)
 	case parked:
 	default:
-		q.enqueueLocked(k, lines)
+		q.enqueueLocked(k, lines())
 	}
 }
 

@@ -81,7 +81,7 @@ func wantNothingKept(t *testing.T, q *Keys) {
 	if len(q.pending) > 0 || q.PendingLocked([]schema.GroupKind{kind}) || q.Len() > 0 {
 		t.Errorf("pending are %v, of %v", q.pending, q.byKind)
 	}
-	if w := q.waiting; len(w.front)+len(w.valid)+len(w.sorted)+len(w.next) > 0 {
+	if w := q.waiting; len(w.front)+len(w.valid)+w.lines.Len()+len(w.sorted)+len(w.next) > 0 {
 		t.Errorf("what is kept: %+v", w)
 	}
 }
@@ -178,10 +178,14 @@ func TestDelays(t *testing.T) {
 	wantNothingKept(t, q)
 }
 
+// of is the line of a name.
+func of(name string) func() []turns.Path {
+	return func() []turns.Path { return []turns.Path{{name}} }
+}
+
 // A key that waits behind many comes earlier once it is put up because of somebody behind whom nobody waits, and is taken once. Nobody can have it wait for longer.
 func TestMoves(t *testing.T) {
 	q := open(t)
-	of := func(name string) []turns.Path { return []turns.Path{{name}} }
 	put(q, "m", 100)
 	for i := range 5 {
 		q.EnqueueForLocked(key(fmt.Sprint("x/", i)), of("m"))
@@ -198,19 +202,77 @@ func TestMoves(t *testing.T) {
 	}
 	wantNothingKept(t, q)
 	put(q, "m", 100)
-	for range 20 * manyTickets {
+	for range 10 * manyOld {
 		q.EnqueueForLocked(key("x/0"), of("m"))
 		q.EnqueueForLocked(key("x/0"), of("b"))
 		for name := ""; name != "x/0"; {
 			name = take(t, q, 1)[0]
-			if name != "x/0" {
-				put(q, "m", 100)
-			}
+			put(q, "m", 100)
 		}
 	}
-	if n := q.waiting.lines.Len(); n > 2*manyTickets {
-		t.Errorf("%d tickets are kept for 100 keys", n)
+	if old := q.waiting.old; old > manyOld+101 {
+		t.Errorf("%d tickets are kept that are not valid", old)
 	}
+}
+
+// So it is wherever the key is as it is put up for another one: with a worker, with a worker and put up already, or in a line after a delay.
+func TestMovesFromEverywhere(t *testing.T) {
+	for name, c := range map[string]func(q *Keys, k place.Key){
+		"with a worker": func(q *Keys, k place.Key) {
+			q.EnqueueForLocked(k, of("b"))
+		},
+		"with a worker, put up for others": func(q *Keys, k place.Key) {
+			q.EnqueueForLocked(k, of("m"))
+			q.EnqueueForLocked(k, of("b"))
+		},
+		"with a worker, and then for others": func(q *Keys, k place.Key) {
+			q.EnqueueForLocked(k, of("b"))
+			q.EnqueueForLocked(k, of("m"))
+		},
+		"with a worker, put up for nobody": func(q *Keys, k place.Key) {
+			q.EnqueueLocked(k)
+			q.EnqueueForLocked(k, of("b"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := open(t)
+			k := key("m/x")
+			q.EnqueueLocked(k)
+			q.Get()
+			q.TakenLocked(k)
+			put(q, "m", 100)
+			c(q, k)
+			q.DoneLocked(k)
+			q.Done(k)
+			q.waiting.forget(k)
+			if got := take(t, q, 3); !slices.Contains(got, k.Name) {
+				t.Errorf("taken are %v", got)
+			}
+			take(t, q, 98)
+			wantNothingKept(t, q)
+		})
+	}
+	t.Run("after a delay", func(t *testing.T) {
+		q := open(t)
+		put(q, "m", 100)
+		k := key("m/late")
+		q.EnqueueAfter(k, time.Nanosecond)
+		for q.Len() < 101 {
+			time.Sleep(time.Millisecond)
+		}
+		first, _ := q.Get()
+		if first != k || q.InTurnLocked(k) {
+			t.Fatal("others wait")
+		}
+		q.EnqueueForLocked(k, of("m")) // while the worker has it
+		q.Done(k)
+		q.EnqueueForLocked(k, of("b"))
+		if got := take(t, q, 3); !slices.Contains(got, k.Name) {
+			t.Errorf("taken are %v", got)
+		}
+		take(t, q, 98)
+		wantNothingKept(t, q)
+	})
 }
 
 // A key that is parked counts, is not put up before its turn, and then it comes first or waits in its line.

@@ -17,6 +17,7 @@ type waiting struct {
 	lines  turns.Lines[ticket]
 	valid  map[place.Key]ticket // of each key in lines: others were for lines that it has left
 	issued uint64
+	old    int                      // how many tickets in lines are not valid, at most
 	sorted map[place.Key]turns.Path // the lines of those that are about to be put there
 	next   map[place.Key]struct{}   // those out of lines that a worker has taken, and not asked about yet
 }
@@ -24,12 +25,13 @@ type waiting struct {
 // ticket is a key in a line.
 type ticket struct {
 	key    place.Key
-	n      uint64  // of all that were issued
+	n      uint64 // of all that were issued
+	path   turns.Path
 	before float64 // how many came before it then
 }
 
-// manyTickets is how many are kept, beside as many again as there are valid ones, before those that are not are thrown away.
-const manyTickets = 1024
+// manyOld is how many tickets are kept that are not valid any more, beside as many as there are valid ones.
+const manyOld = 1024
 
 func newWaiting() *waiting {
 	return &waiting{valid: map[place.Key]ticket{}, sorted: map[place.Key]turns.Path{}, next: map[place.Key]struct{}{}}
@@ -51,18 +53,30 @@ func (w *waiting) Push(k place.Key) {
 
 // line has a key wait in a line, and in no other.
 func (w *waiting) line(k place.Key, path turns.Path, before float64) {
+	if t, waits := w.valid[k]; waits {
+		w.lines.Leave(t.path)
+		w.old++
+	}
 	w.issued++
-	w.valid[k] = ticket{k, w.issued, before}
+	w.valid[k] = ticket{k, w.issued, path, before}
 	w.lines.Push(path, w.valid[k])
-	if w.lines.Len() > 2*len(w.valid)+manyTickets {
-		w.lines.Keep(w.isValid)
+	if w.old > len(w.valid)+manyOld {
+		w.lines.Tidy(w.isValid)
+		w.old = 0
 	}
 }
 
 func (w *waiting) isValid(t ticket) bool { return w.valid[t.key].n == t.n }
 
-// Touch leaves a key that is put up again where it is.
-func (w *waiting) Touch(k place.Key) { w.forget(k) }
+// Touch is told that a key that waits is put up again.
+func (w *waiting) Touch(k place.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if path, ok := w.sorted[k]; ok {
+		delete(w.sorted, k)
+		w.moveTo(k, []turns.Path{path})
+	}
+}
 
 // Len is how many keys wait.
 func (w *waiting) Len() int {
@@ -82,19 +96,25 @@ func (w *waiting) Pop() (k place.Key) {
 		w.front = w.front[1:]
 		return k
 	}
-	t := w.lines.Pop()
-	for !w.isValid(t) {
-		t = w.lines.Pop()
-	}
+	t := w.lines.Pop(w.isValid)
 	delete(w.valid, t.key)
 	w.next[t.key] = struct{}{}
 	return t.key
 }
 
-// move has a key that waits in a line wait in another one, if far fewer come before it there.
-func (w *waiting) move(k place.Key, paths []turns.Path) {
+// move has a key that waits in a line, or is about to, wait in another one if far fewer come before it there.
+func (w *waiting) move(k place.Key, paths func() []turns.Path) {
+	const few = 2
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if _, sorted := w.sorted[k]; sorted {
+		w.sortTo(k, paths())
+	} else if w.valid[k].before > few {
+		w.moveTo(k, paths())
+	}
+}
+
+func (w *waiting) moveTo(k place.Key, paths []turns.Path) {
 	path, before := w.lines.Shortest(paths)
 	if t, waits := w.valid[k]; waits && before < t.before/2 {
 		w.line(k, path, before)
@@ -110,7 +130,7 @@ func (w *waiting) isNext(k place.Key) bool {
 	return next || w.len() == 0
 }
 
-// forget forgets what is noted of a key that is not in a line, or is to stay there.
+// forget forgets what is noted of a key that is not in a line.
 func (w *waiting) forget(k place.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,5 +142,12 @@ func (w *waiting) forget(k place.Key) {
 func (w *waiting) sort(k place.Key, paths []turns.Path) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.sortTo(k, paths)
+}
+
+func (w *waiting) sortTo(k place.Key, paths []turns.Path) {
+	if path, ok := w.sorted[k]; ok {
+		paths = append([]turns.Path{path}, paths...)
+	}
 	w.sorted[k], _ = w.lines.Shortest(paths)
 }

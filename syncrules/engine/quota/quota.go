@@ -32,6 +32,13 @@ func (by By) Account(own string) Account {
 // another one is called: 1 MiB of the default.
 const calledPart = 1.0 / 128
 
+const (
+	// averaged is of how many writes the average is taken.
+	averaged = 16
+	// forever is in seconds.
+	forever = 1e6
+)
+
 // manyAccounts is how many accounts are kept before they are looked through for those that say nothing any more.
 const manyAccounts = 1024
 
@@ -41,6 +48,7 @@ type Quota[K comparable] struct {
 	began    time.Time
 	accounts map[Account]*account
 	waiting  map[K]place
+	came     uint64     // how many keys have come into some line
 	turns    []*account // whose first key is to be told by Next
 }
 
@@ -48,6 +56,7 @@ type Quota[K comparable] struct {
 type account struct {
 	of            Account
 	bytes, writes level
+	each          float64 // bytes that a write has, on average of the last ones
 	line          list.List
 	called        int  // keys whose turn has come, and that were not looked at to the end yet
 	turn          bool // it is among turns
@@ -57,6 +66,7 @@ type account struct {
 type place struct {
 	account *account
 	element *list.Element // its Value is the key; nil once the key is called
+	n       uint64        // of all that came into some line
 }
 
 // New returns a quota that nobody has used. Zero limits are the default ones.
@@ -82,23 +92,24 @@ func (q *Quota[K]) WaitingOf() map[Account]int {
 	return of
 }
 
-// In is the account in whose line a key waits, or was called from.
-func (q *Quota[K]) In(k K) (of Account, waits bool) {
-	at, waits := q.waiting[k]
-	if !waits {
-		return "", false
+// Delay is how long a key waits at least, as far as can be told now, that comes into the line of an account; half of it where the key is there already, which keeps it from going
+// back and forth: each time it would be the last.
+func (q *Quota[K]) Delay(of Account, k K, now time.Time) time.Duration {
+	crowded, a := q.crowded(of, now), q.accounts[of]
+	if a == nil {
+		return crowded
 	}
-	return at.account.of, true
-}
-
-// Delay is how long a key waits at least that comes into the line of an account now.
-func (q *Quota[K]) Delay(of Account, now time.Time) time.Duration {
-	delay := q.crowded(of, now)
-	if a := q.accounts[of]; a != nil {
-		q.refill(a, now)
-		delay = max(delay, a.bytes.wait(q.limits.Bytes, 0), a.writes.wait(q.limits.Writes, float64(a.called+a.line.Len())))
+	q.refill(a, now)
+	part, before := 1, a.called+a.line.Len()
+	if at := q.waiting[k]; at.account == a {
+		part, before = 2, a.called
+		if at.element != nil {
+			before += max(0, min(a.line.Len(), int(at.n-q.waiting[a.line.Front().Value.(K)].n))) //nolint:forcetypeassert,gosec // Lines have keys, and the first came first.
+		}
 	}
-	return delay
+	lacking := func(l level, b Bucket, each float64) float64 { return (float64(before)*each - l.left) / b.PerSecond }
+	alone := max(0, lacking(a.bytes, q.limits.Bytes, a.each), lacking(a.writes, q.limits.Writes, 1))
+	return max(crowded, time.Duration(min(alone, forever)*float64(time.Second))) / time.Duration(part)
 }
 
 // May says whether a key may be written now. Keys that wait come first. One that may is called: it holds up no other, however
@@ -159,6 +170,7 @@ func (q *Quota[K]) Spend(of Account, k K, bytes int64, now time.Time) {
 	q.refill(a, now)
 	a.bytes.left -= float64(bytes)
 	a.writes.left--
+	a.each += (float64(bytes) - a.each) / averaged
 	if q.limits.Common != nil {
 		q.limits.Common.Spend(of, float64(bytes), 1, now)
 	}
@@ -193,7 +205,8 @@ func (q *Quota[K]) Wait(of Account, k K, now time.Time) {
 		return
 	}
 	q.Drop(k)
-	q.waiting[k] = place{a, a.line.PushBack(k)}
+	q.came++
+	q.waiting[k] = place{a, a.line.PushBack(k), q.came}
 	if a.line.Len() == 1 {
 		q.tell(a)
 	}
@@ -225,7 +238,7 @@ func (q *Quota[K]) call(a *account, k K) {
 	}
 	a.line.Remove(at.element)
 	a.called++
-	q.waiting[k] = place{account: a}
+	q.waiting[k] = place{account: a, n: at.n}
 	if a.line.Len() > 0 {
 		q.tell(a)
 	}

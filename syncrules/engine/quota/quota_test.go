@@ -315,3 +315,28 @@ func later(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+// Where a key waits for the shortest time depends on how much is written for those before it, and one that waits somewhere goes elsewhere only if that is far better.
+func TestDelay(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	q := New[string](NewLimits(1000, 10, 100, 2), now)
+	for _, of := range []Account{"large", "small"} {
+		size := map[Account]int64{"large": 500, "small": 1}[of]
+		for i := range 200 {
+			q.Spend(of, "k", size, now)
+			q.Wait(of, fmt.Sprint(of, i), now)
+		}
+	}
+	q.Spend("empty", "k", 1100, now)
+	delay := func(of Account, k string) int { return int(q.Delay(of, k, now) / time.Second) }
+	for of, want := range map[Account][2]int{"large": {15000, 30000}, "small": {90, 300}, "empty": {10, 110}, "new": {0, 0}} {
+		if got := delay(of, "k"); got < want[0] || got > want[1] {
+			t.Errorf("in %s it waits %d s, want %d to %d", of, got, want[0], want[1])
+		}
+	}
+	last, first := delay("small", "small199"), delay("small", "small0")
+	if all := delay("small", "k"); last < all/3 || last > all/2+1 || first >= last {
+		t.Errorf("the last one waits for %d s, the first one for %d, and a new one for %d", last, first, all)
+	}
+}

@@ -9,10 +9,7 @@ import "slices"
 type Path []string
 
 // Lines are where things wait. The zero Lines are empty.
-type Lines[K any] struct {
-	top line[K]
-	n   int
-}
+type Lines[K any] struct{ top line[K] }
 
 // line has things that wait, or others below it that have.
 type line[K any] struct {
@@ -20,14 +17,15 @@ type line[K any] struct {
 	keys  []K // the first is next
 	below map[string]*line[K]
 	order []*line[K] // those below, the first is next
+	live  int        // how many wait here or below, without those that have left
+	lines int        // of those below, in which something waits
 }
 
 // Len is how many things wait.
-func (l *Lines[K]) Len() int { return l.n }
+func (l *Lines[K]) Len() int { return l.top.live }
 
 // Push has something wait at the end of a line.
 func (l *Lines[K]) Push(path Path, k K) {
-	l.n++
 	at := &l.top
 	for _, name := range path {
 		next := at.below[name]
@@ -39,48 +37,69 @@ func (l *Lines[K]) Push(path Path, k K) {
 			at.below[name] = next
 			at.order = append(at.order, next)
 		}
+		if next.live == 0 {
+			at.lines++
+		}
+		at.live++
 		at = next
 	}
+	at.live++
 	at.keys = append(at.keys, k)
 }
 
-// Pop takes what is next. There must be something.
-func (l *Lines[K]) Pop() K {
-	l.n--
-	return l.top.pop()
+// Leave says that something at the end of a path waits there no more: Pop does not find it valid. Until then it takes memory, and no turn.
+func (l *Lines[K]) Leave(path Path) {
+	at := &l.top
+	for _, name := range path {
+		next := at.below[name]
+		if next.live == 1 {
+			at.lines--
+		}
+		at.live--
+		at = next
+	}
+	at.live--
 }
 
+// Pop takes what is next of what is valid. There must be something.
+func (l *Lines[K]) Pop(valid func(K) bool) K { return l.top.pop(valid) }
+
 // pop takes something of the line below whose turn it is, which is the last from then on.
-func (l *line[K]) pop() (k K) {
-	if len(l.order) == 0 {
-		l.keys, k = rest(l.keys)
+func (l *line[K]) pop(valid func(K) bool) (k K) {
+	l.live--
+	for len(l.order) > 0 {
+		var next *line[K]
+		if l.order, next = rest(l.order); next.live == 0 {
+			delete(l.below, next.name) // all that it has left it
+			continue
+		}
+		k = next.pop(valid)
+		if next.live > 0 {
+			l.order = append(l.order, next)
+		} else {
+			l.lines--
+			delete(l.below, next.name)
+		}
 		return k
 	}
-	var next *line[K]
-	l.order, next = rest(l.order)
-	k = next.pop()
-	if len(next.keys)+len(next.order) > 0 {
-		l.order = append(l.order, next)
-	} else {
-		delete(l.below, next.name)
+	for l.keys, k = rest(l.keys); !valid(k); l.keys, k = rest(l.keys) {
 	}
 	return k
 }
 
-// Keep has only those wait still that keep says.
-func (l *Lines[K]) Keep(keep func(K) bool) { l.n = l.top.keep(keep) }
+// Tidy lets go of what is not valid.
+func (l *Lines[K]) Tidy(valid func(K) bool) { l.top.tidy(valid) }
 
-func (l *line[K]) keep(keep func(K) bool) (n int) {
-	l.keys = slices.DeleteFunc(l.keys, func(k K) bool { return !keep(k) })
-	n = len(l.keys)
+func (l *line[K]) tidy(valid func(K) bool) {
+	l.keys = slices.DeleteFunc(l.keys, func(k K) bool { return !valid(k) })
 	l.order = slices.DeleteFunc(l.order, func(next *line[K]) bool {
-		left := next.keep(keep)
-		if n += left; left == 0 {
+		if next.live == 0 {
 			delete(l.below, next.name)
+			return true
 		}
-		return left == 0
+		next.tidy(valid)
+		return false
 	})
-	return n
 }
 
 // Shortest is the path at whose end something would wait for the fewest others, of several that are alike the first, and how many come before it, with itself.
@@ -98,13 +117,13 @@ func (l *line[K]) before(path Path) float64 {
 	n := 1.0
 	for _, name := range path {
 		next := l.below[name]
-		if next == nil {
-			return n * float64(len(l.order)+1)
+		if next == nil || next.live == 0 {
+			return n * float64(l.lines+1)
 		}
-		n *= float64(len(l.order))
+		n *= float64(l.lines)
 		l = next
 	}
-	return n * float64(len(l.keys)+1)
+	return n * float64(l.live+1)
 }
 
 // rest takes the first element, and lets go of it.

@@ -11,6 +11,8 @@ import (
 	"testing"
 )
 
+func all[K any](K) bool { return true }
+
 // path is that of the names in a string.
 func path(s string) Path { return strings.Split(s, " ") }
 
@@ -29,7 +31,7 @@ func pop(t *testing.T, l *Lines[string], n int) map[string]int {
 		if l.Len() == 0 {
 			t.Fatalf("nothing waits any more, after %v", got)
 		}
-		got[l.Pop()]++
+		got[l.Pop(all)]++
 	}
 	return got
 }
@@ -58,7 +60,7 @@ func TestWithinALineTheFirstIsServed(t *testing.T) {
 		l.Push(path("b"), i)
 	}
 	for i := range 10 {
-		if got := l.Pop(); got != i {
+		if got := l.Pop(all); got != i {
 			t.Errorf("%d is taken before %d", got, i)
 		}
 	}
@@ -91,25 +93,44 @@ func TestShortest(t *testing.T) {
 	}
 }
 
-// What does not wait any more has no turn, and the others keep theirs.
-func TestKeep(t *testing.T) {
-	l := &Lines[int]{}
-	for i := range 100 {
-		l.Push(path([]string{"m 1", "m 2", "b"}[i%3]), i)
-	}
-	l.Keep(func(i int) bool { return i%3 != 1 && i >= 50 })
-	if l.Len() != 34 {
-		t.Errorf("%d wait", l.Len())
-	}
-	var got []int
-	for range 4 {
-		got = append(got, l.Pop())
-	}
-	if !slices.Equal(got, []int{51, 50, 54, 53}) {
-		t.Errorf("then come %v", got)
-	}
-	l.Keep(func(int) bool { return false })
-	if l.Len()+len(l.top.below)+len(l.top.order) > 0 {
-		t.Errorf("what is kept: %+v", l.top)
+// What has left takes no turn, does not count where somebody looks for the shortest line, and is let go of.
+func TestLeave(t *testing.T) {
+	for _, tidy := range []bool{false, true} {
+		l := &Lines[int]{}
+		left := map[int]bool{}
+		valid := func(i int) bool { return !left[i] }
+		paths := []Path{path("m 1"), path("m 2"), path("b")}
+		for i := range 99 {
+			l.Push(paths[i%3], i)
+		}
+		for i := range 99 {
+			if i%3 == 1 || i < 51 {
+				left[i] = true
+				l.Leave(paths[i%3])
+			}
+		}
+		if tidy {
+			l.Tidy(valid)
+		}
+		if got, before := l.Shortest([]Path{path("m 2"), path("m 1")}); l.Len() != 32 || got[1] != "2" || before != 4 {
+			t.Errorf("%d wait, and behind %v come %v before", l.Len(), got, before)
+		}
+		var got []int
+		for range 4 {
+			got = append(got, l.Pop(valid))
+		}
+		if !slices.Equal(got, []int{51, 53, 54, 56}) {
+			t.Errorf("then come %v", got)
+		}
+		l.Push(path("m 2"), 100)
+		for l.Len() > 0 {
+			got = append(got, l.Pop(valid))
+		}
+		if len(got) != 33 || !slices.Contains(got, 100) {
+			t.Errorf("in all there come %v", got)
+		}
+		if l.Tidy(valid); len(l.top.below)+len(l.top.order) > 0 || l.top.lines != 0 {
+			t.Errorf("what is kept: %+v", l.top)
+		}
 	}
 }
