@@ -82,9 +82,11 @@ func (l *line[K]) pop(valid func(K) bool) (k K) {
 		}
 		return k
 	}
-	for l.keys, k = rest(l.keys); !valid(k); l.keys, k = rest(l.keys) {
+	for {
+		if l.keys, k = rest(l.keys); valid(k) {
+			return k
+		}
 	}
-	return k
 }
 
 // Tidy lets go of what is not valid.
