@@ -50,6 +50,9 @@ func branchOf(own, of string, parent func(id string) string) (path []string) {
 	return path
 }
 
+// manyPaths is how many are kept: each may take two kilobytes.
+const manyPaths = 4096
+
 // Paths are those of accounts. Who admitted whom is looked at again after a second.
 type Paths struct {
 	own    string
@@ -80,7 +83,7 @@ func (p *Paths) Lines(owner string, authors []string, now time.Time) []turns.Pat
 
 // of is the path of the rules of an author with the objects of an owner.
 func (p *Paths) of(by By, now time.Time) turns.Path {
-	if now.After(p.until) {
+	if now.After(p.until) || len(p.known) >= manyPaths {
 		p.known, p.until = map[By]turns.Path{}, now.Add(time.Second)
 	}
 	path := p.known[by]
