@@ -226,6 +226,8 @@ func (w *world) wantSoon(name string, within time.Duration, many int) {
 	if n := len(w.local.names("ConfigMap")); n < many {
 		w.t.Errorf("%d copies of %d", n, many)
 	}
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
 	if !w.e.outcomes.lanes.Empty() || w.e.queue.Len() > 0 {
 		w.t.Errorf("%d wait, and lanes keep %+v", w.e.queue.Len(), w.e.outcomes.lanes)
 	}
