@@ -5,6 +5,7 @@ package engine
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -154,7 +155,7 @@ func TestJointCopiesWaitInOneLine(t *testing.T) {
 		}
 		w.setRule(by(a, 0, testRule("older", names("a")...)))
 		w.setRule(by(b, 1, testRule("home", names("b")...)))
-		last, seen := 0, 0          // versions of the copy
+		last, seen := 0, 0          // the version of the copy, and how many there were
 		for n := 1; n <= 200; n++ { // ten minutes
 			for i := range objects {
 				w.peers[b].put(configMap(fmt.Sprint("a", i), fmt.Sprint(n)))
@@ -163,8 +164,12 @@ func TestJointCopiesWaitInOneLine(t *testing.T) {
 			w.peers[b].put(configMap("joint", fmt.Sprint(n)))
 			time.Sleep(3 * time.Second)
 			if o := w.local.find(cm("joint")); o != nil {
-				if v := o.Object["data"].(map[string]any)["v"].(string); v != fmt.Sprint(last) {
-					last, seen = n, seen+1
+				v, err := strconv.Atoi(o.Object["data"].(map[string]any)["v"].(string))
+				if err != nil {
+					t.Error(err)
+				}
+				if v != last {
+					last, seen = v, seen+1
 				}
 			}
 			if n-last > 20 {
