@@ -44,10 +44,14 @@ export RAPID_SEED ?= 1
 # The packages whose tests need neither a control plane nor much time.
 UNIT = $$($(GO) list ./... | grep -v /e2e) ./e2e/depgraph ./e2e/documents
 # The packages that test against real control planes, without those of e2e-standalone, e2e-registry and e2e-gitops.
-E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e '/e2e/documents$$' -e /e2e/sim -e /e2e/pods -e /e2e/standalone -e /e2e/registryapi -e /e2e/gitops)
+E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e '/e2e/documents$$' -e /e2e/sim -e /e2e/pods -e /e2e/standalone -e /e2e/registryapi -e /e2e/gitops $(BESIDE:%=-e /e2e/documents/scenes))
 
 # What tells versions of Kubernetes apart: admission, CRDs, RBAC, watches and their resumption, Secrets and tokens.
 OLDEST = ^Test(Quickstart|Admission|ClusterRefused|Sync|Source|CopyIsRestored|Metadata|OtherKind|KindThatArrives|Restored|ParityC17)
+
+# What a person at one cluster sees of the group, rules with the newest fields, and examples: make test has these in its second
+# lane, which would end before the first. e2e/home_test.go checks that there are such tests.
+AT_HOME = ^Test(FleetOfFive|Page|PageExplains|PageForOthers|Verify|VerifyIsKilled|NoSecretsInBundle|RenewedSecrets|RuleExamples|GitOps|TargetNamespaces|TargetNamespacesThatAreTooMany|TargetNamespacesThatContradict|TargetsByWhatAClusterIs|Observe|Adopt|RuleOfANewerMember|RuleBesideANewerCRD|DemoArchive|RuleIsPausedAndItsOrphansSettled)$$
 
 # What depends on the API server: admission, credentials and rights, its own end and that of agents, restores. All but what
 # e2e/standalone_test.go leaves out is to be had with STANDALONE=. (20 minutes).
@@ -187,7 +191,7 @@ demo-kubernetes: demo-build testbed ## the same with three Kubernetes control pl
 
 .PHONY: test
 test: prereqs ## run every check there is, then say which failed
-	@.ci/summary lint verify test-unit test-race test-build -- e2e demo-once -- sim e2e-pods e2e-oldest e2e-standalone e2e-registry
+	@.ci/summary lint verify test-unit test-race test-build -- e2e-beside-home demo-once -- sim e2e-pods e2e-oldest e2e-standalone e2e-registry e2e-home
 
 # What computes comes first, alone. Then come two lanes of tests that mostly wait: e2e and demo-once use this machine's
 # network, and are in the same lane; those of the other lane have networks of their own (for root), or need none or any
@@ -258,7 +262,17 @@ fuzz: ## search for FUZZTIME (20s) in each fuzz target; what was ever found is t
 e2e: build testbed apiserver ## test the binaries against real control planes
 	$(GO) -C e2e/testbed test -vet=off -count=1 $(TESTFLAGS) ./...
 	$(GO) -C cmd/internal/publish test -vet=off -count=1 $(TESTFLAGS) ./...
-	$(TEST) -count=1 -timeout=60m -p=1 $(TESTFLAGS) $(E2E)
+	$(TEST) -count=1 -timeout=60m -p=1 $(BESIDE) $(TESTFLAGS) $(E2E)
+
+# For make test, which has two lanes.
+.PHONY: e2e-beside-home
+e2e-beside-home: BESIDE = -skip='$(AT_HOME)'
+e2e-beside-home: e2e
+
+.PHONY: e2e-home
+e2e-home: build testbed apiserver ## the part of e2e about what a person at one cluster sees of the group, rules with the newest fields, and examples
+	$(TEST) -count=1 -timeout=20m $(TESTFLAGS) -run '$(AT_HOME)' ./e2e
+	$(TEST) -count=1 -timeout=10m $(TESTFLAGS) ./e2e/documents/scenes
 
 # How long each play of flood lasts.
 MINUTES ?= 10
