@@ -12,8 +12,9 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ServerPIDs are the process ids of the cluster's control plane by component: etcd, apiserver and controller-manager, or
@@ -88,13 +89,15 @@ func ResetPeakMemory(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// lowest is the priority that gives way to all others.
-const lowest = 19
+// giveWay has a thread run only while a processor has nothing else to do: at the lowest priority of others it would still have its part of each.
+func giveWay(thread int) error {
+	return unix.SchedSetAttr(thread, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0)
+}
 
 // YieldThread has the calling goroutine give way to all others until it ends, on a thread of its own.
 func YieldThread() error {
 	runtime.LockOSThread()
-	return syscall.Setpriority(syscall.PRIO_PROCESS, syscall.Gettid(), lowest)
+	return giveWay(0)
 }
 
 // Yield has a process give way to all others from now on: it gets what they leave.
@@ -110,7 +113,7 @@ func Yield(pid int) error {
 			if err != nil {
 				return err
 			}
-			if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, lowest); err != nil && !errors.Is(err, syscall.ESRCH) {
+			if err := giveWay(id); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("thread %d: %w", id, err)
 			}
 			lowered[id] = true
