@@ -31,7 +31,7 @@ const (
 const (
 	// Load is CPU time per wall-clock time and processor. Above busyAbove the agent gets all processors that it may
 	// use, below idleBelow only as many as it needs.
-	busyAbove, idleBelow = 0.75, 0.25
+	busyAbove, idleBelow = 0.4, 0.15
 	// checkEvery is the shortest time over which the load is averaged.
 	checkEvery = time.Second
 )

@@ -30,12 +30,13 @@ func TestProcessorsFor(t *testing.T) {
 		want      int
 	}{
 		{1, 4, 0.1, 1},
-		{1, 4, 0.7, 1},
-		{1, 4, 0.8, 4},
-		{4, 4, 1.1, 4}, // a small saving is not worth a change
-		{4, 4, 0.9, 2},
-		{2, 4, 0.9, 2}, // stays after it was lowered
-		{2, 4, 1.6, 4},
+		{1, 4, 0.3, 1},
+		{1, 4, 0.5, 4},
+		{4, 4, 0.7, 4}, // a small saving is not worth a change
+		{4, 4, 0.5, 2},
+		{2, 4, 0.5, 2}, // stays after it was lowered
+		{2, 4, 0.9, 4},
+		{2, 2, 0.35, 2}, // does not go back and forth
 		{4, 4, 4, 4},
 		{64, 64, 0.1, 1},
 		{1, 1, 1, 1},
@@ -147,7 +148,7 @@ func TestGOMAXPROCSFollowsLoad(t *testing.T) {
 	for _, step := range []struct {
 		used time.Duration
 		want int
-	}{{500 * time.Millisecond, 1}, {900 * time.Millisecond, 2}, {800 * time.Millisecond, 2}, {300 * time.Millisecond, 1}} {
+	}{{300 * time.Millisecond, 1}, {500 * time.Millisecond, 2}, {350 * time.Millisecond, 2}, {200 * time.Millisecond, 1}} {
 		used += step.used
 		tuned.scheduler(time.Second)
 		if got := runtime.GOMAXPROCS(0); got != step.want {
