@@ -7,9 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +34,7 @@ func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) me
 		return c
 	}
 	if text := e.lacksHereLocked(r); text != "" && r.observes() == "" {
-		return no(problem.ReasonMissingPermission, text)
+		return tally.No(problem.ReasonMissingPermission, text)
 	}
 	starting := 0
 	for _, t := range troubles {
@@ -45,7 +42,7 @@ func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) me
 			starting++
 			continue
 		}
-		return no(t.reason, t.text)
+		return tally.No(t.reason, t.text)
 	}
 	if c, ok := e.objectConditionLocked(r); ok {
 		return c
@@ -53,54 +50,46 @@ func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) me
 	t := &r.tally
 	switch {
 	case asked == 0:
-		return yes(problem.ReasonNoSource, "no other cluster is a source of this rule now")
+		return tally.Yes(problem.ReasonNoSource, "no other cluster is a source of this rule now")
 	case starting > 0 && !r.sender.WasReady:
 		return metav1.Condition{
 			Status: metav1.ConditionUnknown, Reason: problem.ReasonStarting,
 			Message: fmt.Sprintf("the first list of %d of %d sources is on its way", starting, asked),
 		}
-	case !r.sender.WasReady && (e.queue.PendingLocked(r.kinds) || t.Tried > 0):
-		return no(problem.ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.Synced, t.Matched))
+	case !r.sender.WasReady && (e.supervisor.rules[r.name] || e.queue.PendingLocked(r.kinds) || t.Tried > 0):
+		return tally.No(problem.ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.Synced, t.Matched))
 	}
 	if t.Slow != "" {
-		return yes(problem.ReasonSlowed, t.Slow)
+		return tally.Yes(problem.ReasonSlowed, t.Slow)
 	}
 	if r.observes() != "" {
-		return yes(problem.ReasonObserving, fmt.Sprintf("nothing is written (spec.mode); objects as the rule would have them: %d, others: %d", t.Synced, t.Drift()))
+		return tally.Yes(problem.ReasonObserving, fmt.Sprintf("nothing is written (spec.mode); objects as the rule would have them: %d, others: %d", t.Synced, t.Drift()))
 	}
-	return yes(problem.ReasonSynced, fmt.Sprintf("all copies are as they should be (%d) or left alone on purpose (%d)", t.Synced, t.Held))
-}
-
-func yes(reason, message string) metav1.Condition {
-	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, Message: message}
-}
-
-func no(reason, message string) metav1.Condition {
-	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	return tally.Yes(problem.ReasonSynced, fmt.Sprintf("all copies are as they should be (%d) or left alone on purpose (%d)", t.Synced, t.Held))
 }
 
 // ruleConditionLocked is about the rule itself.
 func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 	switch {
 	case errors.Is(r.err, consent.ErrNeeded):
-		return no(problem.ReasonConsentRequired, r.err.Error()), true
+		return tally.No(problem.ReasonConsentRequired, r.err.Error()), true
 	case errors.Is(r.err, skew.ErrNotUnderstood):
-		return no(problem.ReasonNotUnderstood, r.err.Error()), true
+		return tally.No(problem.ReasonNotUnderstood, r.err.Error()), true
 	case r.err != nil:
-		return no(problem.ReasonInvalidRule, r.err.Error()), true
+		return tally.No(problem.ReasonInvalidRule, r.err.Error()), true
 	case r.surplus != "":
-		return no(problem.ReasonTooManyRules, r.surplus), true
+		return tally.No(problem.ReasonTooManyRules, r.surplus), true
 	case r.clash != "":
-		return no(problem.ReasonVersionConflict, r.clash), true
+		return tally.No(problem.ReasonVersionConflict, r.clash), true
 	case r.excluded:
-		return yes(problem.ReasonNotTargeted, "spec.targets leaves this cluster out"), true
+		return tally.Yes(problem.ReasonNotTargeted, "spec.targets leaves this cluster out"), true
 	case e.clusters.local != nil && r.compiled.Targets(e.clusters.local) == where.Unknown:
 		_, v := r.compiled.ExplainTargets(e.clusters.local)
-		return no(problem.ReasonTargetUnknown, v.String()+": all copies stay as they are"), true
+		return tally.No(problem.ReasonTargetUnknown, v.String()+": all copies stay as they are"), true
 	case r.compiled.Paused():
-		return no(problem.ReasonPaused, "spec.paused is set: all copies stay as they are"), true
+		return tally.No(problem.ReasonPaused, "spec.paused is set: all copies stay as they are"), true
 	case r.guard.Stopped() && r.observes() == "":
-		return no(problem.ReasonDeletionGuard, r.guard.Text(r.name, e.clusterNameLocked)), true
+		return tally.No(problem.ReasonDeletionGuard, r.guard.Text(r.name, e.clusterNameLocked)), true
 	}
 	return metav1.Condition{}, false
 }
@@ -117,12 +106,12 @@ func (e *Engine) localConditionLocked(r *rule) (metav1.Condition, bool) {
 		}
 		switch e.errors().Class(err) {
 		case problem.Forbidden:
-			return no(problem.ReasonMissingPermission, e.permissionTextLocked(r, s.GVK)), true
+			return tally.No(problem.ReasonMissingPermission, e.permissionTextLocked(r, s.GVK)), true
 		case problem.KindUnknown:
-			return no(problem.ReasonKindUnknown, fmt.Sprintf("%s is not served here; install its CRD", s.GVK)), true
+			return tally.No(problem.ReasonKindUnknown, fmt.Sprintf("%s is not served here; install its CRD", s.GVK)), true
 		case problem.Unreachable, problem.Restored, problem.Other:
 		}
-		return no(problem.ReasonLocalUnreachable, "the copies here cannot be watched: "+err.Error()), true
+		return tally.No(problem.ReasonLocalUnreachable, "the copies here cannot be watched: "+err.Error()), true
 	}
 	return metav1.Condition{}, false
 }
@@ -149,43 +138,19 @@ func (e *Engine) permissionTextLocked(r *rule, gvk schema.GroupVersionKind) stri
 		return text
 	}
 	return fmt.Sprintf("the agent may not list, watch, create, update and delete %s in %s; %s",
-		gvk.GroupKind(), r.where(), rights.Hint(gvk, "here", v1alpha1.LabelControllerAggregated))
-}
-
-// where names the namespaces of the rule's copies.
-func (r *rule) where() string {
-	var names []string
-	for _, s := range r.targets {
-		if s.Namespace == "" {
-			return "all namespaces"
-		}
-		if !slices.Contains(names, s.Namespace) {
-			names = append(names, s.Namespace)
-		}
-	}
-	return "namespace " + strings.Join(names, ", ")
+		gvk.GroupKind(), place.Namespaces(r.targets), rights.Hint(gvk, "here", v1alpha1.LabelControllerAggregated))
 }
 
 // objectConditionLocked is about single copies: the reason that most of them share, with an example, and what to do.
 func (e *Engine) objectConditionLocked(r *rule) (metav1.Condition, bool) {
-	t := &r.tally
-	reason, n := "", int32(0)
-	for _, name := range slices.Sorted(maps.Keys(t.Reasons)) {
-		if t.Reasons[name] > n {
-			reason, n = name, t.Reasons[name]
-		}
-	}
+	reason, message := r.tally.Worst()
 	if reason == "" {
 		return metav1.Condition{}, false
-	}
-	message := fmt.Sprintf("%d of %d", n, t.Matched)
-	if i := slices.IndexFunc(t.Texts, func(x tally.Text) bool { return x.Reason == reason }); i >= 0 {
-		message += ": " + t.Texts[i].Text
 	}
 	if next := e.nextStepLocked(r, reason); next != "" {
 		message += "; " + next
 	}
-	return no(reason, message), true
+	return tally.No(reason, message), true
 }
 
 // nextStepLocked says what to do about the copies that share a reason, "" where their text says it.

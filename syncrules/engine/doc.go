@@ -41,7 +41,8 @@
 // all peers, one that only Options.Share is called with. Three have the engine's: package queue knows which keys wait for a decision, and whose turn it is, package namespaces
 // which namespaces copies wait for, agents created, and rules select, and package conflicts what is in the way of copies. Which conclusion follows from what is known about a copy is code of
 // package syncrules (Evidence, Plan), and agentctl explains with it. What stays here is asking: supervise.go and views.go open watches, view.go and
-// local.go take in what they say, gather.go and claim.go collect what is known about one copy, work.go and write.go act, results.go records.
+// local.go take in what they say, gather.go and claim.go collect what is known about one copy, work.go and write.go act, results.go records. An edit has the keys put
+// up that are about its rule: whoever changes what a rule says of its copies calls staleRuleLocked.
 //
 // # Where a copy belongs
 //

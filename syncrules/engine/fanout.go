@@ -175,12 +175,7 @@ func (e *Engine) namespacesStaleLocked(rule string, uncounted bool) {
 
 // selectsNamespacesLocked says that a rule in force must know the labels of namespaces.
 func (e *Engine) selectsNamespacesLocked() bool {
-	for _, r := range e.rules.byName {
-		if r.compiled != nil && r.compiled.FanOut() != nil && !r.idle() {
-			return true
-		}
-	}
-	return false
+	return e.rules.any(func(r *rule) bool { return r.compiled != nil && r.compiled.FanOut() != nil && !r.idle() })
 }
 
 // fanOut is what the rule selects of the namespaces, nil for nothing.

@@ -63,14 +63,6 @@ func (v *view) key(at types.NamespacedName) Key {
 	return Key{GroupKind: v.scope.GVK.GroupKind(), Namespace: at.Namespace, Name: at.Name}
 }
 
-// faultKey is the key under which it is recorded that the copies of an entry have no place. No copy has it: there
-// is no such kind.
-func faultKey(v *view, at types.NamespacedName) Key {
-	k := v.key(at)
-	k.Kind += " of cluster " + v.peer + " in " + v.scope.Namespace + " " + v.scope.LabelSelector + " " + v.scope.FieldSelector
-	return k
-}
-
 // tellFaultsLocked records what is wrong with an entry.
 func (e *Engine) tellFaultsLocked(v *view, at types.NamespacedName, ent *entry) {
 	r := &tally.Result{State: tally.Failed, Reason: problem.ReasonSourceObject}
@@ -88,7 +80,7 @@ func (e *Engine) tellFaultsLocked(v *view, at types.NamespacedName, ent *entry) 
 	}
 	if len(r.Rules) > 0 {
 		r.Offers = []tally.Offer{{Origin: v.peer, Rules: r.Rules}}
-		e.replaceLocked(e.outcomes.results, faultKey(v, at), r)
+		e.replaceLocked(e.outcomes.results, v.key(at).Fault(v.peer, v.scope), r)
 	}
 }
 

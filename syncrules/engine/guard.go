@@ -13,6 +13,7 @@ import (
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/guard"
+	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/wake"
 )
 
@@ -80,10 +81,10 @@ func (e *Engine) clearedLocked(r *rule) bool {
 func (e *Engine) guardRuleLocked(r *rule) {
 	counts := guard.Counts{
 		Of: func(owner string) int {
-			return r.sumKinds(func(gk schema.GroupKind) int { return e.local.copies.Share(gk, r.name, owner) })
+			return place.Sum(r.kinds, func(gk schema.GroupKind) int { return e.local.copies.Share(gk, r.name, owner) })
 		},
 		Asks:     func(owner string) bool { return e.mayAskLocked(r, owner) },
-		All:      r.sumKinds(func(gk schema.GroupKind) int { return e.local.copies.Decided(gk, r.name) }),
+		All:      place.Sum(r.kinds, func(gk schema.GroupKind) int { return e.local.copies.Decided(gk, r.name) }),
 		Deletion: r.compiled.Deletion() == v1alpha1.DeletionDelete,
 		Edit:     r.compiled.RuleDeletion() == v1alpha1.DeletionDelete,
 	}
@@ -109,14 +110,6 @@ func (e *Engine) guardRuleLocked(r *rule) {
 		e.supervisor.peers[owner] = true
 	}
 	e.superviseSoon()
-}
-
-// sumKinds adds up a number of each kind of its copies.
-func (r *rule) sumKinds(of func(schema.GroupKind) int) (n int) {
-	for _, gk := range r.kinds {
-		n += of(gk)
-	}
-	return n
 }
 
 // reportSoonLocked makes a rule be reported.

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -124,7 +125,7 @@ func (e *Engine) unindexLocked(v *view, from types.NamespacedName, ent *entry) {
 		}
 	}
 	if ent.destinations != nil {
-		e.forgetLocked(e.outcomes.results, faultKey(v, from))
+		e.forgetLocked(e.outcomes.results, v.key(from).Fault(v.peer, v.scope))
 	}
 }
 
@@ -169,20 +170,13 @@ func (e *Engine) expectLocked(opened []*view) {
 
 // writtenFromLocked are the kinds of the copies that rules make.
 func (e *Engine) writtenFromLocked(rules map[string]string) []schema.GroupKind {
-	var kinds []schema.GroupKind
+	kinds := map[schema.GroupKind]struct{}{}
 	for name := range rules {
-		r := e.rules.byName[name]
-		switch {
-		case r == nil:
-		case kinds == nil:
-			kinds = r.kinds
-		default:
+		if r := e.rules.byName[name]; r != nil {
 			for _, gk := range r.kinds {
-				if !slices.Contains(kinds, gk) {
-					kinds = append(slices.Clip(kinds), gk)
-				}
+				kinds[gk] = struct{}{}
 			}
 		}
 	}
-	return kinds
+	return slices.Collect(maps.Keys(kinds))
 }

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -130,6 +131,69 @@ func TestNothingChangedCostsNothing(t *testing.T) {
 		w.e.ClusterChanged()
 		w.settle()
 		w.wantOwner(cm("x"), a, true)
+	})
+}
+
+// An edit of a rule has what is about that rule looked at again, and nothing else.
+func TestEditIsAboutOneRule(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const few, others = 20, 200
+		names := map[string][]string{}
+		for i := range few + others {
+			rule := "edited"
+			if i >= few {
+				rule = "other"
+			}
+			name := fmt.Sprint("x", i)
+			names[rule] = append(names[rule], name)
+			w.peers[a].put(configMap(name, "1"))
+		}
+		for rule := range names {
+			w.setRule(testRule(rule, names[rule]...))
+		}
+		w.settle()
+		decided := w.decisions()
+		edited := testRule("edited", names["edited"]...)
+		edited.Spec.Rules[0].Mutations.Overrides = []v1alpha1.Override{{Path: "/data/v", Value: "2"}}
+		w.setRule(edited)
+		w.settle()
+		w.wantValue(cm("x0"), "2")
+		if n := w.decisions() - decided; n > 2*few {
+			t.Errorf("%d decisions about %d copies", n, few)
+		}
+		w.e.DeleteRule("edited")
+		w.settle()
+		w.wantOwner(cm("x1"), a, true)
+		w.wantOwner(cm(names["other"][0]), a, false)
+		if n := w.decisions() - decided; n > 4*few {
+			t.Errorf("%d decisions about %d copies", n, few)
+		}
+	})
+}
+
+// Edits of rules, which somebody may make all the time, are looked at for a part of the time alone. Until then a rule does not say that it is in effect as it is now, and no other
+// change waits.
+func TestEditsWaitForARest(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.peers[a].put(configMap("x", "1"))
+		w.setRule(testRule("r"))
+		w.settle()
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
+		w.e.mu.Lock()
+		w.e.supervisor.rest = time.Now().Add(staleRestCap)
+		w.e.mu.Unlock()
+		edited := testRule("r")
+		edited.Spec.Rules[0].Mutations.Overrides = []v1alpha1.Override{{Path: "/data/v", Value: "2"}}
+		w.setRule(edited)
+		w.peers[a].put(configMap("y", "1"))
+		w.settle()
+		w.wantValue(cm("y"), "2")
+		w.wantValue(cm("x"), "1")
+		w.wantReady("r", metav1.ConditionFalse, problem.ReasonProgressing)
+		time.Sleep(staleRestCap)
+		w.settle()
+		w.wantValue(cm("x"), "2")
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/syncrules/engine/bounds"
+	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/wake"
@@ -89,7 +90,7 @@ func (e *Engine) giveWayLocked(id string) bool {
 		e.doubtLocked(most)
 		most.live, most.err = false, e.o.TooMuchInAll()
 	}
-	e.enqueueViewLocked(most)
+	e.enqueueViewLocked(most, inforce.Everything)
 	for at := range most.entries {
 		e.dropEntryLocked(most, at)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
+	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/quota"
@@ -114,7 +115,7 @@ func (f *copyFeed) Replace(objs []*unstructured.Unstructured, version string) {
 	if !f.w.complete {
 		f.w.complete = true
 		f.e.judgeKindLocked(f.kind())
-		f.e.enqueueKindLocked(f.kind())
+		f.e.enqueueKindLocked(f.kind(), inforce.Everything)
 		f.e.superviseSoon() // a scope that no rule wants any more may be closed now
 	}
 }

@@ -45,7 +45,7 @@ func newReviewer(e *Engine) *rights.Reviewer {
 
 // superviseReviewsLocked has the local rights on kinds reviewed that rules are about now.
 func (e *Engine) superviseReviewsLocked() {
-	if e.o.Review == nil || len(e.supervisor.kinds) == 0 {
+	if e.o.Review == nil || len(e.supervisor.views) == 0 {
 		return
 	}
 	var kinds, others []schema.GroupVersionKind
@@ -118,12 +118,7 @@ func (e *Engine) suspectWriteLocked(d syncrules.Decision, p *problem.Problem) {
 }
 
 func (e *Engine) createsNamespacesLocked() bool {
-	for _, r := range e.rules.byName {
-		if r.compiled != nil && r.compiled.CreatesNamespace() {
-			return true
-		}
-	}
-	return false
+	return e.rules.any(func(r *rule) bool { return r.compiled != nil && r.compiled.CreatesNamespace() })
 }
 
 // retryRefusedLocked puts up what failed for want of a right.

@@ -166,6 +166,15 @@ func newRuleSet() ruleSet {
 	return ruleSet{byName: map[string]*rule{}, kinds: map[schema.GroupKind]*kind{}}
 }
 
+func (s *ruleSet) any(is func(*rule) bool) bool {
+	for _, r := range s.byName {
+		if is(r) {
+			return true
+		}
+	}
+	return false
+}
+
 // kind is what the rules about one kind share.
 type kind struct {
 	// read and written are the versions that sources and copies of the kind are looked at in: those of the
@@ -194,7 +203,10 @@ func (e *Engine) indexKindsLocked() {
 	e.rules.byAge = slices.SortedStableFunc(slices.Values(byName), func(a, b *rule) int { return a.born.Compare(b.born) })
 	e.settlePlacesLocked(e.rules.byAge)
 	for _, r := range e.rules.byAge {
-		r.settleVersions(of)
+		clash := r.clash
+		if r.settleVersions(of); r.clash != clash {
+			e.staleRuleLocked(r)
+		}
 	}
 	for _, r := range byName {
 		source := of(r.kind())
@@ -237,12 +249,10 @@ func (r *rule) settleVersions(of func(schema.GroupKind) *kind) {
 
 // staleRuleLocked makes everything that is about the rule be looked at again.
 func (e *Engine) staleRuleLocked(r *rule) {
-	e.supervisor.kinds[r.kind()] = true
-	for _, gk := range r.kinds {
-		e.supervisor.kinds[gk] = true
-	}
-	for gk := range e.local.copies.KindsDecidedBy(r.name) { // that it made in an earlier form
-		e.supervisor.kinds[gk] = true
+	e.supervisor.rules[r.name] = true
+	earlier := e.local.copies.KindsDecidedBy(r.name) // of copies that it made in another form
+	for _, gk := range slices.AppendSeq(append([]schema.GroupKind{r.kind()}, r.kinds...), earlier) {
+		e.supervisor.kinds[gk], e.supervisor.views[gk] = true, true
 	}
 }
 

@@ -70,11 +70,7 @@ func (e *Engine) askScoping(ctx context.Context, gvk schema.GroupVersionKind, ag
 func (e *Engine) answered(gvk schema.GroupVersionKind, namespaced bool, err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	needed := false
-	for _, r := range e.rules.byName {
-		needed = needed || slices.Contains(r.learns, gvk)
-	}
-	if err != nil && needed {
+	if err != nil && e.rules.any(func(r *rule) bool { return slices.Contains(r.learns, gvk) }) {
 		return false
 	}
 	delete(e.scoping.asking, gvk)

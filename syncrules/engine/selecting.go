@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
+	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/selections"
 )
@@ -287,17 +288,7 @@ func (e *Engine) makersOf(rules []*rule) []*rule {
 	if len(rules) <= maxMakers {
 		return rules
 	}
-	var first, others []*rule
-	seen := map[string]bool{}
-	for _, r := range slices.SortedFunc(slices.Values(rules), byAge) {
-		if author := e.authorOf(r); !seen[author] {
-			seen[author] = true
-			first = append(first, r)
-		} else {
-			others = append(others, r)
-		}
-	}
-	makers := append(first, others...)[:maxMakers]
+	makers := inforce.First(slices.SortedFunc(slices.Values(rules), byAge), maxMakers, e.authorOf)
 	slices.SortFunc(makers, func(a, b *rule) int { return strings.Compare(a.name, b.name) })
 	return makers
 }

@@ -78,6 +78,9 @@ func (e *Engine) settleQuotaLocked(k Key, j *job, out outcome) {
 		e.outcomes.quota.Wait(j.claimOf(out.decision.Owner).account, k, now)
 	case out.wrote && out.bytes > 0:
 		e.outcomes.quota.Spend(j.claimOf(out.decision.Owner).account, k, out.bytes, now)
+	case out.wrote && out.decision.Action == syncrules.MarkOrphan && j.local != nil && j.local.Author != "" && j.local.Author != e.o.LocalClusterID:
+		account := quota.By{Author: j.local.Author, Owner: j.local.Owner}.Account(e.o.LocalClusterID)
+		e.outcomes.quota.Owe(account, k, packed.SizeOf(out.decision.Object.Object), now)
 	default:
 		e.outcomes.quota.Drop(k)
 	}

@@ -125,6 +125,59 @@ func TestFloodOfSmallObjects(t *testing.T) {
 	})
 }
 
+// A copy that waits is not looked at for each change of its source, and gets the newest content.
+func TestChangesOfWhatWaitsCostNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		withQuota(w)
+		w.setRule(testRule("r"))
+		const objects, changes = 2 * floodWrites, 20
+		put := func(n int) {
+			for i := range objects {
+				w.peers[a].put(configMap(fmt.Sprint("x", i), fmt.Sprint(n)))
+			}
+			time.Sleep(time.Second)
+		}
+		put(0)
+		put(1)
+		decided := w.decisions()
+		for n := range changes {
+			put(2 + n)
+		}
+		if n := w.decisions() - decided; n > 2*changes*floodPerSecond {
+			t.Errorf("%d decisions in %d seconds", n, changes)
+		}
+		time.Sleep(2 * objects / floodPerSecond * time.Second)
+		w.settle()
+		for i := range objects {
+			w.wantValue(cm(fmt.Sprint("x", i)), fmt.Sprint(1+changes))
+		}
+		w.wantReady("r", metav1.ConditionTrue, problem.ReasonSynced)
+	})
+}
+
+// The rules of a member have copies made under other names again and again: that the old ones are marked as orphans waits for nothing, and is paid for with what is
+// written then.
+func TestMarksOfOrphansAreCharged(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, writes := withQuota(w)
+		began := time.Now()
+		const objects, edits = 50, 60
+		for i := range objects {
+			w.peers[b].put(configMap(fmt.Sprint("x", i), "1"))
+		}
+		for n := range edits {
+			w.setRule(by(a, 0, moving(testRule("bad"), "name", fmt.Sprintf("bad-%d-{{ .Object.GetName }}", n))))
+			time.Sleep(10 * time.Second)
+		}
+		w.local.mu.Lock()
+		got, most := writes[b], floodWrites+1.5*floodPerSecond*time.Since(began).Seconds()+DefaultWorkers+objects // twice as many without
+		w.local.mu.Unlock()
+		if got > most || got < most/2 {
+			t.Errorf("%v writes, want at most %v, and half of that", got, most)
+		}
+	})
+}
+
 // A copy that waits and is not wanted any more leaves the line.
 func TestNothingWaitsForARuleThatIsGone(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -58,10 +58,5 @@ func (e *Engine) setClusterLocked(now *v1alpha1.Cluster) {
 
 // anyReadsLocked says that copies of some rule depend on Cluster objects.
 func (e *Engine) anyReadsLocked() bool {
-	for _, r := range e.rules.byName {
-		if r.reads {
-			return true
-		}
-	}
-	return false
+	return e.rules.any(func(r *rule) bool { return r.reads })
 }

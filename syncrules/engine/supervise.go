@@ -15,6 +15,7 @@ import (
 
 	"github.com/roster-mesh/roster/syncrules/engine/conflicts"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
+	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/tally"
 	"github.com/roster-mesh/roster/syncrules/engine/wake"
@@ -24,13 +25,16 @@ import (
 type supervisor struct {
 	wake  chan struct{} // has room for one: another wake before the first is taken adds nothing
 	ready bool          // all rules that exist were set
-	// kinds and peers are those whose views and keys must all be looked at again.
-	kinds map[schema.GroupKind]bool
-	peers map[string]bool
+	// views are the kinds whose views must be looked at again, kinds those whose keys that are about rules; peers those whose views and keys all must.
+	views, kinds map[schema.GroupKind]bool
+	rules, peers map[string]bool
+
+	rest    time.Time // until when keys are not
+	resting bool      // and this wakes it then
 }
 
 func newSupervisor() supervisor {
-	return supervisor{wake: make(chan struct{}, 1), kinds: map[schema.GroupKind]bool{}, peers: map[string]bool{}}
+	return supervisor{wake: make(chan struct{}, 1), views: map[schema.GroupKind]bool{}, kinds: map[schema.GroupKind]bool{}, rules: map[string]bool{}, peers: map[string]bool{}}
 }
 
 // supervise makes the running watches be the wanted ones, and puts up the keys of what changed.
@@ -59,6 +63,7 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 	e.conflicts.SuperviseLocked(e.rulesInPlaceLocked(), e.admissions(), here)
 	e.namespaces.SuperviseLocked(func(s Scope, sink Sink) func() { return here(s, nil, sink) }, e.createsNamespacesLocked(), e.selectsNamespacesLocked())
 	e.superviseReviewsLocked()
+	clear(e.supervisor.views)
 	e.judgeStaleLocked()
 	e.mu.Unlock()
 	if changed && e.o.ScopesChanged != nil {
@@ -66,28 +71,42 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 	}
 }
 
+// staleRest times as long as it took to judge and put up what rules that changed are about, that is not done again: somebody may edit rules all the time.
+const staleRest, staleRestCap = 20, 5 * time.Second
+
 // judgeStaleLocked judges what changed, and then puts it up.
 func (e *Engine) judgeStaleLocked() {
-	for gk := range e.supervisor.kinds {
+	s, began := &e.supervisor, time.Now()
+	kinds, wait := s.kinds, s.rest.Sub(began)
+	if wait > 0 {
+		if kinds = nil; len(s.kinds) > 0 && !s.resting {
+			s.resting = true
+			time.AfterFunc(wait, e.superviseSoon)
+		}
+	}
+	for gk := range kinds {
 		e.judgeKindLocked(gk)
 	}
-	for id := range e.supervisor.peers {
+	for id := range s.peers {
 		e.judgePeerLocked(id)
 	}
-	for gk := range e.supervisor.kinds { // not before: the guard may have added one
-		e.enqueueKindLocked(gk)
+	for gk := range kinds { // not before: the guard may have added one
+		e.enqueueKindLocked(gk, inforce.About(s.rules))
 		e.kindDirtyLocked(gk)
 	}
-	for id := range e.supervisor.peers {
+	for id := range s.peers {
 		e.enqueuePeerLocked(id)
 	}
-	if len(e.supervisor.peers) > 0 {
+	if len(s.peers) > 0 {
 		for gk := range e.rules.kinds {
 			e.kindDirtyLocked(gk)
 		}
 	}
-	clear(e.supervisor.kinds)
-	clear(e.supervisor.peers)
+	if clear(s.peers); len(kinds) > 0 {
+		clear(s.kinds)
+		clear(s.rules)
+		s.resting, s.rest = false, time.Now().Add(min(staleRestCap, staleRest*time.Since(began)))
+	}
 }
 
 // starter starts a watch and returns what stops it.

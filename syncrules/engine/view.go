@@ -6,7 +6,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/engine/bounds"
 	"github.com/roster-mesh/roster/syncrules/engine/deletions"
+	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/selections"
@@ -240,12 +240,10 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 		}
 	}
 	f.e.countDueLocked()
-	rejudged := !maps.Equal(v.judges, f.judges)
+	rejudged := inforce.Edited(v.judges, f.judges)
 	v.judges = f.judges
 	v.noteAnswerLocked(f.e)
-	if rejudged {
-		f.e.enqueueViewLocked(v)
-	}
+	f.e.enqueueViewLocked(v, inforce.About(rejudged))
 	if v.live {
 		f.e.turnedLiveLocked(v)
 	}
@@ -325,11 +323,21 @@ func (f *feed) removeLocked(at types.NamespacedName) {
 // touchLocked puts up the keys of the copies of entries. Where one belonged before it could not be told is to be searched.
 func (f *feed) touchLocked(at types.NamespacedName, entries ...*entry) {
 	from := f.v.key(at)
+	again, concerns := false, func(Key) bool { return true }
+	if len(entries) > 1 && entries[0] != nil && entries[0].held == entries[1].held {
+		old, ent := entries[0], entries[1]
+		if again = ent.placedLike(old); ent.object == old.object {
+			concerns = ent.destinations.Unlike(ent.rules, old.destinations, old.rules, from)
+		}
+	}
 	for i, ent := range entries {
 		if ent == nil || i > 0 && entries[0] != nil && ent.placedLike(entries[0]) {
 			continue // the same places again, which a worker could take twice
 		}
 		for to := range f.e.placesLocked(f.v, at, ent) {
+			if !concerns(to) || again && f.e.comesLaterLocked(to, ent) {
+				continue // nothing is new there, or what is new then is looked at when its turn comes
+			}
 			f.e.queue.EnqueueForLocked(to, func() []turns.Path { return f.e.linesOfLocked(f.v, ent, to) })
 		}
 		if !ent.destinations.Faulty() {
@@ -389,7 +397,7 @@ func (e *Engine) turnedLiveLocked(v *view) {
 		for at, c := range e.local.copies.Of(to, v.peer) {
 			k := place.At(to, at)
 			// The marks of a copy that moved may have been changed here, and lead anywhere.
-			if from := c.Source(k); c.MovedFrom != nil || from.GroupKind == gk && v.scope.Covers(from.Namespace) {
+			if from := c.Source(k); (c.MovedFrom != nil || from.GroupKind == gk && v.scope.Covers(from.Namespace)) && !e.settledLocked(k, c) {
 				e.queue.EnqueueLocked(k)
 			}
 		}

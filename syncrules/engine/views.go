@@ -13,10 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/roster-mesh/roster/syncrules/engine/copies"
 	"github.com/roster-mesh/roster/syncrules/engine/inforce"
 	"github.com/roster-mesh/roster/syncrules/engine/memory"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/selections"
+	"github.com/roster-mesh/roster/syncrules/engine/tally"
 )
 
 // viewSet is all views, with the indexes of their entries.
@@ -54,13 +56,13 @@ func (e *Engine) superviseViewsLocked(start starter) {
 	resting := e.views.resting
 	e.views.resting = map[kindAt]struct{}{}
 	e.views.watches.Limit(e.o.Views(len(e.local.watches) + e.conflicts.WatchesLocked()))
-	for gk := range e.supervisor.kinds {
+	for gk := range e.supervisor.views {
 		for _, p := range e.clusters.peers {
 			opened = append(opened, e.superviseSourceLocked(gk, p, start)...)
 		}
 	}
 	for gk := range e.rules.kinds {
-		if e.supervisor.kinds[gk] {
+		if e.supervisor.views[gk] {
 			continue
 		}
 		for id := range e.supervisor.peers {
@@ -170,7 +172,7 @@ func (e *Engine) closeViewLocked(v *view) {
 
 func (e *Engine) dropViewLocked(v *view) {
 	e.closeViewLocked(v)
-	e.enqueueViewLocked(v)
+	e.enqueueViewLocked(v, inforce.Everything)
 	for at := range v.entries {
 		e.dropEntryLocked(v, at)
 	}
@@ -199,41 +201,76 @@ func (e *Engine) wantedViewsLocked(gk schema.GroupKind, p *peer) (wanted map[Sco
 	return wanted, by
 }
 
-// enqueueViewLocked puts up everything that is in a view.
-func (e *Engine) enqueueViewLocked(v *view) {
+// enqueueViewLocked puts up what in a view is about some rules.
+func (e *Engine) enqueueViewLocked(v *view, about func(rules []string) bool) {
 	for at, ent := range v.entries {
+		if !about(ent.rules) {
+			continue
+		}
 		for to := range e.placesLocked(v, at, ent) {
 			e.queue.EnqueueLocked(to)
 		}
 	}
 }
 
-// enqueueKindLocked puts up every key of a kind that anything is known of.
-func (e *Engine) enqueueKindLocked(gk schema.GroupKind) {
-	for at := range e.views.holders[gk] {
-		e.queue.EnqueueLocked(place.At(gk, at))
+// enqueueKindLocked puts up the keys of a kind that are about some rules.
+func (e *Engine) enqueueKindLocked(gk schema.GroupKind, about func(rules []string) bool) {
+	for at, held := range e.views.holders[gk] {
+		if slices.ContainsFunc(held, func(h holding) bool { return about(h.v.entries[h.from].rules) }) {
+			e.queue.EnqueueLocked(place.At(gk, at))
+		}
 	}
 	for _, held := range e.views.holders[place.Anywhere(gk)] {
 		for _, h := range held {
-			for to := range e.placesLocked(h.v, h.from, h.v.entries[h.from]) {
-				e.queue.EnqueueLocked(to)
+			if ent := h.v.entries[h.from]; about(ent.rules) {
+				for to := range e.placesLocked(h.v, h.from, ent) {
+					e.queue.EnqueueLocked(to)
+				}
 			}
 		}
 	}
-	for at := range e.local.copies.All(gk) {
-		e.queue.EnqueueLocked(place.At(gk, at))
+	for at, c := range e.local.copies.All(gk) {
+		k := place.At(gk, at)
+		if (about(c.Rules) || len(c.Rules) >= maxMakers) && !abandoned(c, e.holdersLocked(k)) { // others than it names may have to do with so many
+			e.queue.EnqueueLocked(k)
+		}
 	}
-	for k := range e.outcomes.all() {
+	for k := range e.local.early { // by what they were before
 		if k.GroupKind == gk {
+			e.queue.EnqueueLocked(k)
+		}
+	}
+	for k, r := range e.outcomes.all() {
+		if k.GroupKind == gk && (about(r.Rules) || slices.ContainsFunc(r.Offers, func(o tally.Offer) bool { return about(o.Rules) })) {
 			e.queue.EnqueueLocked(k)
 		}
 	}
 }
 
+// comesLaterLocked says that a copy waits for the quota of the one author whose rules make it, and that no worker is about to take it out of that line.
+func (e *Engine) comesLaterLocked(k Key, ent *entry) bool {
+	_, working := e.local.early[k]
+	return !working && e.outcomes.quota.InLine(k) && len(e.holdersLocked(k)) == 1 && len(e.authorsLocked(ent.rules)) == 1
+}
+
+// settledLocked says that it changes nothing for a copy when all is known of its source: it is as it should be, and its source is there, or it is abandoned.
+func (e *Engine) settledLocked(k Key, c *copies.Copy) bool {
+	r := e.outcomes.results[k]
+	if _, working := e.local.early[k]; working {
+		return false // on what was known before
+	}
+	return abandoned(c, e.holdersLocked(k)) || r != nil && r.State == tally.Synced && slices.ContainsFunc(e.holdersLocked(k), func(h holding) bool {
+		return h.v.peer == c.Owner && h.v.key(h.from) == c.Source(k)
+	})
+}
+
+// abandoned says that a copy is an orphan, and nobody offers it.
+func abandoned(c *copies.Copy, held []holding) bool { return c.Orphaned && len(held) == 0 }
+
 // enqueuePeerLocked puts up every key that is about a peer.
 func (e *Engine) enqueuePeerLocked(id string) {
 	for _, v := range e.views.byPeer[id] {
-		e.enqueueViewLocked(v)
+		e.enqueueViewLocked(v, inforce.Everything)
 	}
 	for k := range e.local.copies.OwnedBy(id) {
 		e.queue.EnqueueLocked(k)

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -106,7 +107,7 @@ func (e *Engine) linesLocked(k Key) (lines []turns.Path) {
 		return e.outcomes.paths.Lines("", nil, time.Now())
 	}
 	authors := e.authorsLocked(c.Rules)
-	return e.outcomes.paths.Lines(c.Owner, append(authors, c.Author)[:max(1, len(authors))], time.Now())
+	return e.outcomes.paths.Lines(c.Owner, append(authors, cmp.Or(c.Author, c.Owner))[:max(1, len(authors))], time.Now())
 }
 
 // linesOfLocked are those because of an entry.

@@ -37,7 +37,7 @@ type Copy struct {
 	// Dropped are the fields, for people, that the server did not keep of what was accepted.
 	Dropped string
 	// Author is who it counts for: who has it written knows it, and who only sees it takes that of the oldest of Rules. When these are gone it stays, and
-	// where nobody knows it is the owner.
+	// where nobody knows it is "", and the copy counts for the owner.
 	Author string
 }
 

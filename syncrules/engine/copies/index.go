@@ -4,6 +4,7 @@
 package copies
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"time"
@@ -53,7 +54,7 @@ func NewIndex(stock *quota.Stock, authors func(rules []string) []string) *Index 
 
 // count tells the stock of n copies, 1 or -1, that are like this one.
 func (x *Index) count(c *Copy, n int64) {
-	x.stock.Add(quota.By{Author: c.Author, Owner: c.Owner}, n*c.Weight())
+	x.stock.Add(quota.By{Author: cmp.Or(c.Author, c.Owner), Owner: c.Owner}, n*c.Weight())
 }
 
 // Room is how much more the copies may take that rules of an author make of an owner's objects; see quota.Stock.
@@ -178,7 +179,7 @@ func (x *Index) authorOf(c, old *Copy) string {
 	case len(authors) > 0:
 		return authors[0]
 	}
-	return c.Owner
+	return ""
 }
 
 // Drop forgets the copy at a place, and returns it; nil for none.

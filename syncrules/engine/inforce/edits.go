@@ -40,3 +40,29 @@ func (e *Edits) Keep(author string, before, now []place.Scope) bool {
 	e.watches += others
 	return true
 }
+
+// Edited are the rules of which what they select was another thing before, or nothing. Both maps have it by name.
+func Edited(before, now map[string]string) map[string]bool {
+	rules := map[string]bool{}
+	for rule, selection := range now {
+		if was, judged := before[rule]; !judged || was != selection {
+			rules[rule] = true
+		}
+	}
+	for rule := range before {
+		if _, judges := now[rule]; !judges {
+			rules[rule] = true
+		}
+	}
+	return rules
+}
+
+// About tells, by the names of rules that something has, whether it is about some rules.
+func About(rules map[string]bool) func(names []string) bool {
+	return func(names []string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return rules[name] })
+	}
+}
+
+// Everything is About all rules, whether something names any or not.
+func Everything([]string) bool { return true }

@@ -5,6 +5,7 @@ package inforce
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 )
@@ -44,5 +45,18 @@ func TestEditedRulesStay(t *testing.T) {
 	}
 	if e = (Edits{}); !e.Keep("bad", before, scopes(1e6, 64)) {
 		t.Error("after the next decision, a rule goes that needs no more")
+	}
+}
+
+func TestEdited(t *testing.T) {
+	t.Parallel()
+	before := map[string]string{"same": "1", "other": "1", "gone": "1"}
+	now := map[string]string{"same": "1", "other": "2", "new": ""}
+	edited := Edited(before, now)
+	if want := map[string]bool{"other": true, "gone": true, "new": true}; !maps.Equal(edited, want) {
+		t.Errorf("%v, want %v", edited, want)
+	}
+	if about := About(edited); about(nil) || about([]string{"same"}) || !about([]string{"same", "gone"}) || !Everything(nil) {
+		t.Error("it tells what is about them from what is not")
 	}
 }

@@ -335,3 +335,18 @@ func add(to map[place.Scope]struct{}, views []place.Scope) {
 		to[s] = struct{}{}
 	}
 }
+
+// First are at most so many of rules, which are the oldest first: of each author the oldest one, then the oldest of all.
+func First[R any](rules []R, most int, author func(R) string) []R {
+	var first, others []R
+	seen := map[string]bool{}
+	for _, r := range rules {
+		if by := author(r); !seen[by] {
+			seen[by] = true
+			first = append(first, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	return append(first, others...)[:min(most, len(rules))]
+}

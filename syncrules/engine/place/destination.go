@@ -5,6 +5,7 @@ package place
 
 import (
 	"iter"
+	"maps"
 	"slices"
 )
 
@@ -54,6 +55,34 @@ func (d Destinations) Places(home Key) iter.Seq[Key] {
 				return
 			}
 		}
+	}
+}
+
+// Unlike tells the places where another rule makes a copy of an object than did before, or none. rules have these destinations, then those before; home is the
+// place of the object.
+func (d Destinations) Unlike(rules []string, before Destinations, then []string, home Key) func(Key) bool {
+	of := func(d Destinations, i int) Destination {
+		if d == nil {
+			return Destination{To: home}
+		}
+		return d[i]
+	}
+	was := make(map[string]Destination, len(then))
+	for i, rule := range then {
+		was[rule] = of(before, i)
+	}
+	var changed []Destination
+	for i, rule := range rules {
+		now := of(d, i)
+		if old, ok := was[rule]; ok && old == now {
+			delete(was, rule)
+		} else {
+			changed = append(changed, now)
+		}
+	}
+	changed = slices.AppendSeq(changed, maps.Values(was))
+	return func(k Key) bool {
+		return slices.ContainsFunc(changed, func(d Destination) bool { return d.Reaches(k) })
 	}
 }
 

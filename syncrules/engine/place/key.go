@@ -72,6 +72,12 @@ func Anywhere(kind schema.GroupKind) schema.GroupKind {
 	return kind
 }
 
+// Fault stands for the copies of an object in a scope of a cluster that have no place. No copy has that Key: there is no such kind.
+func (k Key) Fault(cluster string, s Scope) Key {
+	k.Kind += " of cluster " + cluster + " in " + s.Namespace + " " + s.LabelSelector + " " + s.FieldSelector
+	return k
+}
+
 // Many says that the Key stands for all places of a name.
 func (k Key) Many() bool { return strings.HasSuffix(k.Kind, anywhere) }
 

@@ -30,3 +30,11 @@ func (s Kinds) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	}
 	return namespaced, nil
 }
+
+// Sum adds up a number of each kind.
+func Sum(kinds []schema.GroupKind, of func(schema.GroupKind) int) (n int) {
+	for _, gk := range kinds {
+		n += of(gk)
+	}
+	return n
+}

@@ -89,3 +89,43 @@ func TestKeyOfManyPlaces(t *testing.T) {
 		t.Errorf("%+v is in b", many.In("b"))
 	}
 }
+
+// What is told apart are the places of rules that make other copies than before: one that another rule makes stays as it is.
+func TestUnlike(t *testing.T) {
+	gk := schema.GroupKind{Kind: "ConfigMap"}
+	key := func(name string) Key { return Key{GroupKind: gk, Namespace: "default", Name: name} }
+	to := func(names ...string) (all Destinations) {
+		for _, name := range names {
+			all = append(all, Destination{To: key(name)})
+		}
+		return all
+	}
+	home := key("home")
+	for name, c := range map[string]struct {
+		now, before Destinations
+		rules, then []string
+		want        []string
+	}{
+		"the same":           {to("x", "y"), to("x", "y"), []string{"a", "b"}, []string{"a", "b"}, nil},
+		"all at home":        {nil, nil, []string{"a"}, []string{"a"}, nil},
+		"one is elsewhere":   {to("x", "z"), to("x", "y"), []string{"a", "b"}, []string{"a", "b"}, []string{"y", "z"}},
+		"it was at home":     {to("x"), nil, []string{"a"}, []string{"a"}, []string{"home", "x"}},
+		"one rule more":      {nil, nil, []string{"a", "b"}, []string{"a"}, []string{"home"}},
+		"one rule less":      {to("x"), to("x", "y"), []string{"a"}, []string{"a", "b"}, []string{"y"}},
+		"none of them stays": {nil, to("x", "y"), []string{"c"}, []string{"a", "b"}, []string{"home", "x", "y"}},
+	} {
+		concerns, got := c.now.Unlike(c.rules, c.before, c.then, home), []string(nil)
+		for _, place := range []string{"home", "x", "y", "z"} {
+			if concerns(key(place)) {
+				got = append(got, place)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	many := Destinations{{To: home.Anywhere()}}
+	if concerns := many.Unlike([]string{"a"}, nil, []string{"a"}, home); !concerns(home.In("elsewhere")) || !concerns(home) || concerns(key("x")) {
+		t.Error("it is copied into many namespaces now")
+	}
+}

@@ -54,3 +54,17 @@ func Sorted(scopes iter.Seq[Scope]) []Scope {
 		return strings.Compare(a.GVK.String()+"|"+a.Namespace, b.GVK.String()+"|"+b.Namespace)
 	})
 }
+
+// Namespaces names, for people, the namespaces that scopes are in.
+func Namespaces(scopes []Scope) string {
+	var names []string
+	for _, s := range scopes {
+		if s.Namespace == "" {
+			return "all namespaces"
+		}
+		if !slices.Contains(names, s.Namespace) {
+			names = append(names, s.Namespace)
+		}
+	}
+	return "namespace " + strings.Join(names, ", ")
+}

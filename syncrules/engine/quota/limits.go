@@ -76,6 +76,9 @@ func (l *level) refill(b Bucket, now time.Time) {
 	}
 }
 
+// owe takes n, as far as a sixteenth of the bucket below zero.
+func (l *level) owe(n float64, b Bucket) { l.left = min(l.left, max(l.left-n, -b.Most/16)) }
+
 // wait is how long it takes until more is there than that. More than half of the bucket is never waited for.
 func (l *level) wait(b Bucket, than float64) time.Duration {
 	than = min(than, b.Most/2)

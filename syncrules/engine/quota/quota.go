@@ -92,6 +92,12 @@ func (q *Quota[K]) WaitingOf() map[Account]int {
 	return of
 }
 
+// InLine says that a key waits, and that its turn has not come yet.
+func (q *Quota[K]) InLine(k K) bool {
+	at, waits := q.waiting[k]
+	return waits && at.element != nil
+}
+
 // Delay is how long a key waits at least, as far as can be told now, that comes into the line of an account; half of it where the key is there already, which keeps it from going
 // back and forth: each time it would be the last.
 func (q *Quota[K]) Delay(of Account, k K, now time.Time) time.Duration {
@@ -174,6 +180,16 @@ func (q *Quota[K]) Spend(of Account, k K, bytes int64, now time.Time) {
 	if q.limits.Common != nil {
 		q.limits.Common.Spend(of, float64(bytes), 1, now)
 	}
+	q.Drop(k)
+}
+
+// Owe charges an account with a write of a key that waited for nothing, and waits no more. Others wait for it, but not for long: what is left does not become less than a
+// small part below zero, and what all accounts have in common stays as it is.
+func (q *Quota[K]) Owe(of Account, k K, bytes int64, now time.Time) {
+	a := q.account(of, now)
+	q.refill(a, now)
+	a.bytes.owe(float64(bytes), q.limits.Bytes)
+	a.writes.owe(1, q.limits.Writes)
 	q.Drop(k)
 }
 

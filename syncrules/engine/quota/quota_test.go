@@ -316,6 +316,34 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// What waited for nothing is paid for by what is written next, which does not wait for long; and it takes nothing of what all have in common.
+func TestOwe(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	limits := small()
+	limits.Common = NewCommon(small(), "own", func(string) string { return "" }, now)
+	q := New[string](limits, now)
+	q.Wait(bad, "marked", now)
+	for i := range 1000 {
+		q.Owe(bad, fmt.Sprint("marked", i), 1, now)
+	}
+	if q.Owe(bad, "marked", 1, now); q.InLine("marked") || q.Waiting() > 0 {
+		t.Error("it waits for its turn")
+	}
+	if q.write(bad, "next", 1, now) {
+		t.Error("nothing is paid")
+	}
+	if !q.InLine("next") || !q.write(good, "x", 1, now) {
+		t.Error("it does not wait, or somebody else does")
+	}
+	if now = now.Add(2 * time.Second); !q.write(bad, "next", 1, now) { // a sixteenth of 20 writes and of 100 bytes
+		t.Error("it waits for too long")
+	}
+	if q.InLine("next") {
+		t.Error("it was written")
+	}
+}
+
 // Where a key waits for the shortest time depends on how much is written for those before it, and one that waits somewhere goes elsewhere only if that is far better.
 func TestDelay(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,8 @@
 package tally
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -189,4 +191,19 @@ func (t *Tally) Tell(k place.Key, res *Result) (news bool) {
 	}
 	t.Texts = append(t.Texts, Text{k, res.Reason, res.Text})
 	return true
+}
+
+// Worst is the reason that most copies share which are not as they should be, "" where all are, and what is said of these.
+func (t *Tally) Worst() (reason, message string) {
+	n := int32(0)
+	for _, name := range slices.Sorted(maps.Keys(t.Reasons)) {
+		if t.Reasons[name] > n {
+			reason, n = name, t.Reasons[name]
+		}
+	}
+	message = fmt.Sprintf("%d of %d", n, t.Matched)
+	if i := slices.IndexFunc(t.Texts, func(x Text) bool { return x.Reason == reason }); i >= 0 {
+		message += ": " + t.Texts[i].Text
+	}
+	return reason, message
 }
