@@ -20,7 +20,6 @@ import (
 	"github.com/roster-mesh/roster/syncrules/engine/place"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/rights"
-	"github.com/roster-mesh/roster/syncrules/engine/tally"
 	"github.com/roster-mesh/roster/syncrules/skew"
 	"github.com/roster-mesh/roster/syncrules/where"
 )
@@ -34,7 +33,7 @@ func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) me
 		return c
 	}
 	if text := e.lacksHereLocked(r); text != "" && r.observes() == "" {
-		return tally.No(problem.ReasonMissingPermission, text)
+		return problem.No(problem.ReasonMissingPermission, text)
 	}
 	starting := 0
 	for _, t := range troubles {
@@ -42,7 +41,7 @@ func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) me
 			starting++
 			continue
 		}
-		return tally.No(t.reason, t.text)
+		return problem.No(t.reason, t.text)
 	}
 	if c, ok := e.objectConditionLocked(r); ok {
 		return c
@@ -50,46 +49,46 @@ func (e *Engine) readyConditionLocked(r *rule, asked int, troubles []trouble) me
 	t := &r.tally
 	switch {
 	case asked == 0:
-		return tally.Yes(problem.ReasonNoSource, "no other cluster is a source of this rule now")
+		return problem.Yes(problem.ReasonNoSource, "no other cluster is a source of this rule now")
 	case starting > 0 && !r.sender.WasReady:
 		return metav1.Condition{
 			Status: metav1.ConditionUnknown, Reason: problem.ReasonStarting,
 			Message: fmt.Sprintf("the first list of %d of %d sources is on its way", starting, asked),
 		}
 	case !r.sender.WasReady && (e.supervisor.rules[r.name] || e.queue.PendingLocked(r.kinds) || t.Tried > 0):
-		return tally.No(problem.ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.Synced, t.Matched))
+		return problem.No(problem.ReasonProgressing, fmt.Sprintf("%d of %d copies are as they should be so far", t.Synced, t.Matched))
 	}
 	if t.Slow != "" {
-		return tally.Yes(problem.ReasonSlowed, t.Slow)
+		return problem.Yes(problem.ReasonSlowed, t.Slow)
 	}
 	if r.observes() != "" {
-		return tally.Yes(problem.ReasonObserving, fmt.Sprintf("nothing is written (spec.mode); objects as the rule would have them: %d, others: %d", t.Synced, t.Drift()))
+		return problem.Yes(problem.ReasonObserving, fmt.Sprintf("nothing is written (spec.mode); objects as the rule would have them: %d, others: %d", t.Synced, t.Drift()))
 	}
-	return tally.Yes(problem.ReasonSynced, fmt.Sprintf("all copies are as they should be (%d) or left alone on purpose (%d)", t.Synced, t.Held))
+	return problem.Yes(problem.ReasonSynced, fmt.Sprintf("all copies are as they should be (%d) or left alone on purpose (%d)", t.Synced, t.Held))
 }
 
 // ruleConditionLocked is about the rule itself.
 func (e *Engine) ruleConditionLocked(r *rule) (metav1.Condition, bool) {
 	switch {
 	case errors.Is(r.err, consent.ErrNeeded):
-		return tally.No(problem.ReasonConsentRequired, r.err.Error()), true
+		return problem.No(problem.ReasonConsentRequired, r.err.Error()), true
 	case errors.Is(r.err, skew.ErrNotUnderstood):
-		return tally.No(problem.ReasonNotUnderstood, r.err.Error()), true
+		return problem.No(problem.ReasonNotUnderstood, r.err.Error()), true
 	case r.err != nil:
-		return tally.No(problem.ReasonInvalidRule, r.err.Error()), true
+		return problem.No(problem.ReasonInvalidRule, r.err.Error()), true
 	case r.surplus != "":
-		return tally.No(problem.ReasonTooManyRules, r.surplus), true
+		return problem.No(problem.ReasonTooManyRules, r.surplus), true
 	case r.clash != "":
-		return tally.No(problem.ReasonVersionConflict, r.clash), true
+		return problem.No(problem.ReasonVersionConflict, r.clash), true
 	case r.excluded:
-		return tally.Yes(problem.ReasonNotTargeted, "spec.targets leaves this cluster out"), true
+		return problem.Yes(problem.ReasonNotTargeted, "spec.targets leaves this cluster out"), true
 	case e.clusters.local != nil && r.compiled.Targets(e.clusters.local) == where.Unknown:
 		_, v := r.compiled.ExplainTargets(e.clusters.local)
-		return tally.No(problem.ReasonTargetUnknown, v.String()+": all copies stay as they are"), true
+		return problem.No(problem.ReasonTargetUnknown, v.String()+": all copies stay as they are"), true
 	case r.compiled.Paused():
-		return tally.No(problem.ReasonPaused, "spec.paused is set: all copies stay as they are"), true
+		return problem.No(problem.ReasonPaused, "spec.paused is set: all copies stay as they are"), true
 	case r.guard.Stopped() && r.observes() == "":
-		return tally.No(problem.ReasonDeletionGuard, r.guard.Text(r.name, e.clusterNameLocked)), true
+		return problem.No(problem.ReasonDeletionGuard, r.guard.Text(r.name, e.clusterNameLocked)), true
 	}
 	return metav1.Condition{}, false
 }
@@ -106,12 +105,12 @@ func (e *Engine) localConditionLocked(r *rule) (metav1.Condition, bool) {
 		}
 		switch e.errors().Class(err) {
 		case problem.Forbidden:
-			return tally.No(problem.ReasonMissingPermission, e.permissionTextLocked(r, s.GVK)), true
+			return problem.No(problem.ReasonMissingPermission, e.permissionTextLocked(r, s.GVK)), true
 		case problem.KindUnknown:
-			return tally.No(problem.ReasonKindUnknown, fmt.Sprintf("%s is not served here; install its CRD", s.GVK)), true
+			return problem.No(problem.ReasonKindUnknown, fmt.Sprintf("%s is not served here; install its CRD", s.GVK)), true
 		case problem.Unreachable, problem.Restored, problem.Other:
 		}
-		return tally.No(problem.ReasonLocalUnreachable, "the copies here cannot be watched: "+err.Error()), true
+		return problem.No(problem.ReasonLocalUnreachable, "the copies here cannot be watched: "+err.Error()), true
 	}
 	return metav1.Condition{}, false
 }
@@ -150,7 +149,7 @@ func (e *Engine) objectConditionLocked(r *rule) (metav1.Condition, bool) {
 	if next := e.nextStepLocked(r, reason); next != "" {
 		message += "; " + next
 	}
-	return tally.No(reason, message), true
+	return problem.No(reason, message), true
 }
 
 // nextStepLocked says what to do about the copies that share a reason, "" where their text says it.

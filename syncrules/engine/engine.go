@@ -231,9 +231,7 @@ func (e *Engine) SetRule(r *v1alpha1.ResourceSyncRule, refused error) {
 		}
 	}
 	e.staleRuleLocked(fresh)
-	if e.indexKindsLocked(); old != nil && fresh.compiled != nil && e.localsCompleteLocked(fresh) {
-		e.guardRuleLocked(fresh) // before anything is deleted by what it says now
-	}
+	e.indexKindsLocked()
 	e.mu.Unlock()
 	e.superviseSoon()
 }

@@ -171,6 +171,31 @@ func TestEditIsAboutOneRule(t *testing.T) {
 	})
 }
 
+// So it is where several rules give an object different names: of an edit of one, only the places that it gives up and takes are looked at.
+func TestEditIsAboutItsOwnPlaces(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const objects, rules = 20, 10
+		for i := range objects {
+			w.peers[a].put(configMap(fmt.Sprint("x", i), "1"))
+		}
+		name := func(i int, version string) *v1alpha1.ResourceSyncRule {
+			return moving(testRule(fmt.Sprint("r", i)), "name", fmt.Sprint("to-", i, version, "-{{ .Object.GetName }}"))
+		}
+		for i := range rules {
+			w.setRule(name(i, "a"))
+		}
+		w.settle()
+		decided := w.decisions()
+		w.setRule(name(3, "b"))
+		w.settle()
+		w.wantValue(cm("to-3b-x0"), "1")
+		w.wantOwner(cm("to-3a-x0"), a, true)
+		if n := w.decisions() - decided; n > 6*objects {
+			t.Errorf("%d decisions about %d places", n, 2*objects)
+		}
+	})
+}
+
 // Edits of rules, which somebody may make all the time, are looked at for a part of the time alone. Until then a rule does not say that it is in effect as it is now, and no other
 // change waits.
 func TestEditsWaitForARest(t *testing.T) {

@@ -44,8 +44,8 @@ func newReviewer(e *Engine) *rights.Reviewer {
 }
 
 // superviseReviewsLocked has the local rights on kinds reviewed that rules are about now.
-func (e *Engine) superviseReviewsLocked() {
-	if e.o.Review == nil || len(e.supervisor.views) == 0 {
+func (e *Engine) superviseReviewsLocked(stale map[schema.GroupKind]bool) {
+	if e.o.Review == nil || len(stale) == 0 {
 		return
 	}
 	var kinds, others []schema.GroupVersionKind

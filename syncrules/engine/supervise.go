@@ -25,12 +25,12 @@ import (
 type supervisor struct {
 	wake  chan struct{} // has room for one: another wake before the first is taken adds nothing
 	ready bool          // all rules that exist were set
-	// views are the kinds whose views must be looked at again, kinds those whose keys that are about rules; peers those whose views and keys all must.
+	// What is to be looked at again: the views of some kinds, and the keys of kinds that are about rules; all views and keys of peers.
 	views, kinds map[schema.GroupKind]bool
 	rules, peers map[string]bool
 
-	rest    time.Time // until when keys are not
-	resting bool      // and this wakes it then
+	rest    time.Time // until when keys about rules are not
+	resting bool      // it will be woken then
 }
 
 func newSupervisor() supervisor {
@@ -58,12 +58,13 @@ func (e *Engine) supervise(ctx context.Context, group *sync.WaitGroup) {
 	}
 	e.superviseScopingLocked(start)
 	scopes, changed := e.superviseLocalsLocked(start)
-	e.superviseViewsLocked(start)
+	views := e.supervisor.views
+	e.supervisor.views = map[schema.GroupKind]bool{}
+	e.superviseViewsLocked(views, start)
 	here := e.watchHere(start)
 	e.conflicts.SuperviseLocked(e.rulesInPlaceLocked(), e.admissions(), here)
 	e.namespaces.SuperviseLocked(func(s Scope, sink Sink) func() { return here(s, nil, sink) }, e.createsNamespacesLocked(), e.selectsNamespacesLocked())
-	e.superviseReviewsLocked()
-	clear(e.supervisor.views)
+	e.superviseReviewsLocked(views)
 	e.judgeStaleLocked()
 	e.mu.Unlock()
 	if changed && e.o.ScopesChanged != nil {
@@ -76,23 +77,28 @@ const staleRest, staleRestCap = 20, 5 * time.Second
 
 // judgeStaleLocked judges what changed, and then puts it up.
 func (e *Engine) judgeStaleLocked() {
-	s, began := &e.supervisor, time.Now()
-	kinds, wait := s.kinds, s.rest.Sub(began)
-	if wait > 0 {
+	s, kinds := &e.supervisor, e.supervisor.kinds
+	if wait := time.Until(s.rest); wait > 0 {
 		if kinds = nil; len(s.kinds) > 0 && !s.resting {
 			s.resting = true
 			time.AfterFunc(wait, e.superviseSoon)
 		}
 	}
-	for gk := range kinds {
-		e.judgeKindLocked(gk)
-	}
 	for id := range s.peers {
 		e.judgePeerLocked(id)
+	}
+	began := time.Now()
+	for gk := range kinds {
+		e.judgeKindLocked(gk)
 	}
 	for gk := range kinds { // not before: the guard may have added one
 		e.enqueueKindLocked(gk, inforce.About(s.rules))
 		e.kindDirtyLocked(gk)
+	}
+	if len(kinds) > 0 {
+		clear(s.kinds)
+		clear(s.rules)
+		s.resting, s.rest = false, time.Now().Add(min(staleRestCap, staleRest*time.Since(began)))
 	}
 	for id := range s.peers {
 		e.enqueuePeerLocked(id)
@@ -102,11 +108,7 @@ func (e *Engine) judgeStaleLocked() {
 			e.kindDirtyLocked(gk)
 		}
 	}
-	if clear(s.peers); len(kinds) > 0 {
-		clear(s.kinds)
-		clear(s.rules)
-		s.resting, s.rest = false, time.Now().Add(min(staleRestCap, staleRest*time.Since(began)))
-	}
+	clear(s.peers)
 }
 
 // starter starts a watch and returns what stops it.

@@ -51,18 +51,18 @@ func newViewSet(o *Options) viewSet {
 // superviseViewsLocked opens one view per peer and scope that rules need, and closes the others, for the kinds and
 // peers that changed. A view whose rules changed is delivered anew, since what did not match before was not
 // kept.
-func (e *Engine) superviseViewsLocked(start starter) {
+func (e *Engine) superviseViewsLocked(kinds map[schema.GroupKind]bool, start starter) {
 	var opened []*view
 	resting := e.views.resting
 	e.views.resting = map[kindAt]struct{}{}
 	e.views.watches.Limit(e.o.Views(len(e.local.watches) + e.conflicts.WatchesLocked()))
-	for gk := range e.supervisor.views {
+	for gk := range kinds {
 		for _, p := range e.clusters.peers {
 			opened = append(opened, e.superviseSourceLocked(gk, p, start)...)
 		}
 	}
 	for gk := range e.rules.kinds {
-		if e.supervisor.views[gk] {
+		if kinds[gk] {
 			continue
 		}
 		for id := range e.supervisor.peers {
@@ -204,11 +204,10 @@ func (e *Engine) wantedViewsLocked(gk schema.GroupKind, p *peer) (wanted map[Sco
 // enqueueViewLocked puts up what in a view is about some rules.
 func (e *Engine) enqueueViewLocked(v *view, about func(rules []string) bool) {
 	for at, ent := range v.entries {
-		if !about(ent.rules) {
-			continue
-		}
 		for to := range e.placesLocked(v, at, ent) {
-			e.queue.EnqueueLocked(to)
+			if ent.destinations.Any(ent.rules, to, about) {
+				e.queue.EnqueueLocked(to)
+			}
 		}
 	}
 }
@@ -216,8 +215,9 @@ func (e *Engine) enqueueViewLocked(v *view, about func(rules []string) bool) {
 // enqueueKindLocked puts up the keys of a kind that are about some rules.
 func (e *Engine) enqueueKindLocked(gk schema.GroupKind, about func(rules []string) bool) {
 	for at, held := range e.views.holders[gk] {
-		if slices.ContainsFunc(held, func(h holding) bool { return about(h.v.entries[h.from].rules) }) {
-			e.queue.EnqueueLocked(place.At(gk, at))
+		k := place.At(gk, at)
+		if slices.ContainsFunc(held, func(h holding) bool { ent := h.v.entries[h.from]; return ent.destinations.Any(ent.rules, k, about) }) {
+			e.queue.EnqueueLocked(k)
 		}
 	}
 	for _, held := range e.views.holders[place.Anywhere(gk)] {
@@ -249,19 +249,21 @@ func (e *Engine) enqueueKindLocked(gk schema.GroupKind, about func(rules []strin
 
 // comesLaterLocked says that a copy waits for the quota of the one author whose rules make it, and that no worker is about to take it out of that line.
 func (e *Engine) comesLaterLocked(k Key, ent *entry) bool {
-	_, working := e.local.early[k]
-	return !working && e.outcomes.quota.InLine(k) && len(e.holdersLocked(k)) == 1 && len(e.authorsLocked(ent.rules)) == 1
+	return e.outcomes.quota.InLine(k) && !e.isWorkedOnLocked(k) && len(e.holdersLocked(k)) == 1 && len(ent.rules) <= maxMakers && len(e.authorsLocked(ent.rules)) == 1
+}
+
+// isWorkedOnLocked says that a worker has a key, and may know less of it than is known now.
+func (e *Engine) isWorkedOnLocked(k Key) bool {
+	_, has := e.local.early[k]
+	return has
 }
 
 // settledLocked says that it changes nothing for a copy when all is known of its source: it is as it should be, and its source is there, or it is abandoned.
 func (e *Engine) settledLocked(k Key, c *copies.Copy) bool {
-	r := e.outcomes.results[k]
-	if _, working := e.local.early[k]; working {
-		return false // on what was known before
-	}
-	return abandoned(c, e.holdersLocked(k)) || r != nil && r.State == tally.Synced && slices.ContainsFunc(e.holdersLocked(k), func(h holding) bool {
+	held, r := e.holdersLocked(k), e.outcomes.results[k]
+	return !e.isWorkedOnLocked(k) && (abandoned(c, held) || r != nil && r.State == tally.Synced && slices.ContainsFunc(held, func(h holding) bool {
 		return h.v.peer == c.Owner && h.v.key(h.from) == c.Source(k)
-	})
+	}))
 }
 
 // abandoned says that a copy is an orphan, and nobody offers it.

@@ -15,5 +15,7 @@
 // Watches at all clusters together are bounded by the memory that there is. Where the rules in force need more, Choose has authors and
 // the clusters that are read have their turns in the same way. So ChooseHere does for what is in the way of copies.
 //
+// An edit of a rule may leave it in force (Edits), and what it is about has to be looked at again (Edited, About).
+//
 // Nothing here has a lock or a clock: the caller has both.
 package inforce

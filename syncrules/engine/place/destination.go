@@ -86,6 +86,19 @@ func (d Destinations) Unlike(rules []string, before Destinations, then []string,
 	}
 }
 
+// Any says that the copy of some rule belongs in a place, or may, that is what is asked for. rules have these destinations.
+func (d Destinations) Any(rules []string, k Key, is func(rules []string) bool) bool {
+	if d == nil {
+		return is(rules)
+	}
+	for i, x := range d {
+		if (x.To.Many() || x.To == k) && is(rules[i:i+1]) {
+			return true
+		}
+	}
+	return false
+}
+
 // Faulty says that where some copy belongs cannot be told.
 func (d Destinations) Faulty() bool {
 	return slices.ContainsFunc(d, func(x Destination) bool { return x.Fault != "" })

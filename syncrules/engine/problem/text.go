@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/syncrules"
 	"github.com/roster-mesh/roster/syncrules/consent"
@@ -60,4 +61,14 @@ func Bounded(s string, limit int) string {
 		s += "…"
 	}
 	return s
+}
+
+// Yes is a condition that is true.
+func Yes(reason, message string) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}
+
+// No is a condition that is false.
+func No(reason, message string) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }

@@ -261,7 +261,7 @@ func (q *Quota[K]) call(a *account, k K) {
 }
 
 // Next returns a key that is to be looked at again, and after how long. It is called until it returns false after each
-// May, Spend, Refund, Wait and Drop, or a key that waits might never be told.
+// May, Spend, Owe, Refund, Wait and Drop, or a key that waits might never be told.
 func (q *Quota[K]) Next(now time.Time) (k K, after time.Duration, ok bool) {
 	for len(q.turns) > 0 {
 		a := q.turns[len(q.turns)-1]

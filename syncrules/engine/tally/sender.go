@@ -10,7 +10,6 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 )
@@ -118,14 +117,4 @@ func sameReport(a, b v1alpha1.ResourceSyncRuleStatus) bool {
 	}
 	a.Sources, b.Sources = without(a.Sources), without(b.Sources)
 	return equality.Semantic.DeepEqual(a, b)
-}
-
-// Yes is a condition that is true.
-func Yes(reason, message string) metav1.Condition {
-	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, Message: message}
-}
-
-// No is a condition that is false.
-func No(reason, message string) metav1.Condition {
-	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
