@@ -52,6 +52,25 @@ func (e *Engine) judgeLocked(r *rule, owner string) {
 	e.guardRuleLocked(r)
 }
 
+// turnedLiveLocked draws the conclusions of a complete list, before anything is decided by it.
+func (e *Engine) turnedLiveLocked(v *view) {
+	gk := v.scope.GVK.GroupKind()
+	for name := range v.judges {
+		if r := e.rules.byName[name]; r != nil && r.kind() == gk {
+			e.judgeLocked(r, v.peer)
+		}
+	}
+	for _, to := range e.writtenFromLocked(v.judges) {
+		for at, c := range e.local.copies.Of(to, v.peer) {
+			k := place.At(to, at)
+			// The marks of a copy that moved may have been changed here, and lead anywhere.
+			if from := c.Source(k); (c.MovedFrom != nil || from.GroupKind == gk && v.scope.Covers(from.Namespace)) && !e.settledLocked(k, c) {
+				e.queue.EnqueueLocked(k)
+			}
+		}
+	}
+}
+
 // localsCompleteLocked says that all local scopes which the rule may have copies in are complete.
 func (e *Engine) localsCompleteLocked(r *rule) bool {
 	for _, s := range r.targets {

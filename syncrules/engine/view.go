@@ -384,22 +384,3 @@ func (v *view) noteAnswerLocked(e *Engine) {
 func (v *view) awaitedLocked() bool {
 	return v.feed != nil && !v.answered && time.Since(v.since) < settleTime
 }
-
-// turnedLiveLocked draws the conclusions of a complete list, before anything is decided by it.
-func (e *Engine) turnedLiveLocked(v *view) {
-	gk := v.scope.GVK.GroupKind()
-	for name := range v.judges {
-		if r := e.rules.byName[name]; r != nil && r.kind() == gk {
-			e.judgeLocked(r, v.peer)
-		}
-	}
-	for _, to := range e.writtenFromLocked(v.judges) {
-		for at, c := range e.local.copies.Of(to, v.peer) {
-			k := place.At(to, at)
-			// The marks of a copy that moved may have been changed here, and lead anywhere.
-			if from := c.Source(k); (c.MovedFrom != nil || from.GroupKind == gk && v.scope.Covers(from.Namespace)) && !e.settledLocked(k, c) {
-				e.queue.EnqueueLocked(k)
-			}
-		}
-	}
-}
