@@ -144,6 +144,7 @@ func New(name string, config *rest.Config) (*Client, error) {
 	config.Timeout = requestTimeout
 	config.QPS = -1 // the API server's own fairness decides
 	config.UserAgent = "agentctl"
+	config.WarningHandler = rest.NoWarnings{} // who looks at all kinds meets some that are deprecated, and can do nothing about it
 	c := &Client{Context: name, Config: config}
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

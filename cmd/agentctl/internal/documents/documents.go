@@ -50,7 +50,7 @@ func (d *Document) Decode(into any) (errs field.ErrorList, whole bool) {
 	unknown, err := strictjson.UnmarshalStrict(d.JSON, into, strictjson.DisallowUnknownFields)
 	for _, u := range unknown {
 		if f, ok := errors.AsType[strictjson.FieldError](u); ok {
-			errs = append(errs, field.Forbidden(field.NewPath(f.FieldPath()), "no such field"))
+			errs = append(errs, field.Forbidden(field.NewPath(f.FieldPath()), "no such field"+elsewhere(f.FieldPath(), into)))
 		}
 	}
 	if err != nil {
