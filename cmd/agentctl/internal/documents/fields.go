@@ -13,7 +13,7 @@ import (
 func elsewhere(path string, into any) string {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	spec, found := fieldOf("spec", reflect.TypeOf(into))
-	if !found {
+	if !found || name == "" {
 		return ""
 	}
 	if places := named(name, "spec", spec, nil); len(places) > 0 {
@@ -36,8 +36,7 @@ func named(name, path string, in reflect.Type, above []reflect.Type) (places []s
 	if _, found := fieldOf(name, in); found {
 		places = append(places, path+"."+name)
 	}
-	for i := range in.NumField() {
-		f := in.Field(i)
+	for f := range in.Fields() {
 		below := path
 		if tag := tagOf(f); tag != "" {
 			below += "." + tag
@@ -54,8 +53,11 @@ func fieldOf(name string, in reflect.Type) (reflect.Type, bool) {
 	for in.Kind() == reflect.Pointer {
 		in = in.Elem()
 	}
-	for i := range in.NumField() {
-		if f := in.Field(i); tagOf(f) == name {
+	if in.Kind() != reflect.Struct {
+		return nil, false
+	}
+	for f := range in.Fields() {
+		if tagOf(f) == name {
 			return f.Type, true
 		}
 	}
