@@ -241,7 +241,7 @@ func (e *Engine) evidenceLocked(j *job, r *rule, p *peer, from Key, mine *copies
 		if mine != nil {
 			out.Unread = !r.covers(from) && !e.viewsLiveLocked(r, p.ClusterID)
 			out.Selected, out.Suspect = mine.SelectedBy(r.name, r.selection), r.guard.Suspect()
-			out.Counted, out.Complete = r.guard.Judged(p.ClusterID) && !e.supervisor.rules[r.name], e.localsCompleteLocked(r)
+			out.Counted, out.Complete = r.guard.Judged(p.ClusterID) && !e.supervisor.rules[r.name], e.localsCompleteLocked(r) // not before an edit is judged
 		}
 	case syncrules.FoundUnknown:
 		out.Why = e.outsideLocked(r, ent, j.key, fanout.Unknown)
