@@ -14,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
+	"github.com/roster-mesh/roster/syncrules/engine/bounds"
 	"github.com/roster-mesh/roster/syncrules/engine/place"
+	"github.com/roster-mesh/roster/syncrules/engine/selections"
 )
 
-// costs is an engine without workers, that one cluster is asked for what rules select.
+// costs is an engine without workers, that one cluster is asked for what rules select. places bounds what these take; 0 is the default.
 type costs struct {
 	e              *Engine
 	target         *server
@@ -26,10 +28,10 @@ type costs struct {
 	locks, matches atomic.Int64
 }
 
-func newCosts(t *testing.T, rules ...*v1alpha1.ResourceSyncRule) *costs {
+func newCosts(t *testing.T, places int64, rules ...*v1alpha1.ResourceSyncRule) *costs {
 	t.Helper()
 	c := &costs{target: newServer("default")}
-	e, err := New(Options{LocalClusterID: here, Local: &silent{}, Target: c.target, Cluster: func() *v1alpha1.Cluster { return nil }})
+	e, err := New(Options{LocalClusterID: here, Local: &silent{}, Target: c.target, Bounds: bounds.Bounds{Places: places}, Cluster: func() *v1alpha1.Cluster { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +67,7 @@ func newCosts(t *testing.T, rules ...*v1alpha1.ResourceSyncRule) *costs {
 // A rule is asked once about an update of a source, and the lock is taken four times until its copy is written and the watch
 // has told of that: by the view, to gather, to record, and by the watch of copies.
 func TestCostOfACopy(t *testing.T) {
-	c := newCosts(t, testRule("r"))
+	c := newCosts(t, 0, testRule("r"))
 	source := c.source
 	update := func(version, value string) (int64, int64) {
 		t.Helper()
@@ -124,7 +126,7 @@ func TestCostOfManyRules(t *testing.T) {
 		}
 		all = append(all, r)
 	}
-	c := newCosts(t, all...)
+	c := newCosts(t, 0, all...)
 	want := func(n int64) {
 		t.Helper()
 		if got := c.matches.Swap(0); got != n {
@@ -166,4 +168,36 @@ func TestCostOfManyRules(t *testing.T) {
 	newer.SetResourceVersion("6")
 	c.source.Upsert(newer)
 	want(rules) // or of another version
+}
+
+// A rule that there is no room for is not asked any more: neither about the rest of the list that was too much, nor about updates. An object that only such
+// rules select is not gone.
+func TestCostOfRulesWithoutRoom(t *testing.T) {
+	const rules, objects, room = 50, 1000, 2
+	var all []*v1alpha1.ResourceSyncRule
+	for i := range rules {
+		all = append(all, moving(testRule(fmt.Sprintf("r%02d", i)), "name", fmt.Sprintf("to-%d-{{ .Object.GetName }}", i)))
+	}
+	c := newCosts(t, room*objects*selections.PerPlace+rules*selections.PerPlace, all...)
+	var list []*unstructured.Unstructured
+	for i := range objects {
+		list = append(list, configMap(fmt.Sprint("x", i), "1"))
+	}
+	c.matches.Store(0)
+	c.source.Replace(list, "2")
+	if n := c.matches.Load(); n > 10*room*objects {
+		t.Errorf("rules were asked %d times about a list of %d objects, of which there is room for what %d rules select", n, objects, room)
+	}
+	left := len(c.source.judges)
+	if left == 0 || left > room {
+		t.Fatalf("%d rules have room, want %d", left, room)
+	}
+	c.matches.Store(0)
+	c.source.Upsert(configMap("x1", "2"))
+	if n := c.matches.Load(); n > int64(left)+1 {
+		t.Errorf("rules were asked %d times about an update; %d have room", n, left)
+	}
+	if ent := c.source.v.entries[place.NameOf(list[1])]; ent == nil || len(ent.rules) != left {
+		t.Errorf("the entry is %+v", ent)
+	}
 }

@@ -90,10 +90,7 @@ func (f *feed) countSoFar(list *selections.List, from types.NamespacedName, ent 
 }
 
 // leavesOut says that the selection of a rule has ended since the watch began.
-func (f *feed) leavesOut(rule string) bool {
-	_, judges := f.judges[rule]
-	return !judges
-}
+func (f *feed) leavesOut(rule string) bool { return f.judges[rule] == "" }
 
 // leaveOutLocked leaves the rules out of a list that have ended meanwhile, and returns how many bytes are left.
 func (f *feed) leaveOutLocked(entries map[types.NamespacedName]*entry) (bytes int64) {
@@ -122,15 +119,16 @@ func (f *feed) leaveLocked(at types.NamespacedName) {
 	}
 }
 
-// without are those of rules that are not left out. It is asked before it is found out where the copies of hundreds of them would belong.
-func (f *feed) without(names []string) []string {
+// leftOut is leavesOut as it is now, to be asked without mu before hundreds of rules are asked about an object, and where the copies would belong.
+func (f *feed) leftOut() func(rule string) bool {
 	const many = 16
-	if !f.moves || len(names) < many {
-		return names
+	if len(f.rules) < many {
+		return func(string) bool { return false }
 	}
 	f.e.mu.Lock()
-	defer f.e.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(names), f.leavesOut)
+	judges := f.judges
+	f.e.mu.Unlock()
+	return func(rule string) bool { return judges[rule] == "" }
 }
 
 // without is the entry as if some rules did not select it, nil where no others do.
@@ -190,20 +188,18 @@ func (e *Engine) letGoLocked() {
 
 // letGoOfLocked makes a view, and its watch, one without some rules. What goes missing meanwhile counts together for the guards of these, as after an outage.
 func (e *Engine) letGoOfLocked(v *view, out func(rule string) bool) {
-	known := []map[string]string{v.judges}
+	known := []*map[string]string{&v.judges}
 	if v.feed != nil {
-		known = append(known, v.feed.judges)
+		known = append(known, &v.feed.judges)
 	}
 	for _, judges := range known {
-		for rule := range judges {
-			if !out(rule) {
-				continue
-			}
-			if r := e.rules.byName[rule]; r != nil {
+		*judges = maps.Clone(*judges)
+		maps.DeleteFunc(*judges, func(rule, _ string) bool {
+			if r := e.rules.byName[rule]; r != nil && out(rule) {
 				r.guard.Doubt(v.peer)
 			}
-			delete(judges, rule)
-		}
+			return out(rule)
+		})
 	}
 	for at, ent := range v.entries {
 		switch less := ent.without(out, v.key(at)); less {

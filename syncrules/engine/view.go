@@ -39,7 +39,7 @@ type view struct {
 	viewKey
 	entries map[types.NamespacedName]*entry
 	// judges are the rules, with their selections, that the entries were judged by.
-	judges map[string]string
+	judges map[string]string // not to be changed
 	// live says that the entries are complete and kept up to date; answered that the watch has said
 	// anything yet since it was opened.
 	live, answered bool
@@ -78,8 +78,8 @@ type feed struct {
 	source Source
 	rules  []*syncrules.Rule // by name
 	names  [][]string        // of each rule alone, so that entries can share them
-	judges map[string]string
-	whole  bool // rules may read fields that no copy has
+	judges map[string]string // not to be changed
+	whole  bool              // rules may read fields that no copy has
 	// moves says that rules may put copies elsewhere, reads that this depends on the Cluster objects of input.
 	moves, reads bool
 	input        syncrules.Input
@@ -151,14 +151,16 @@ func (f *feed) first(obj *unstructured.Unstructured) int {
 	return slices.IndexFunc(f.rules, func(r *syncrules.Rule) bool { return f.selects(r, obj) })
 }
 
-// match is the names of the rules that select an object of which the first one is known; nil for none.
-func (f *feed) match(obj *unstructured.Unstructured, first int) (names []string) {
+// match is the names of the rules that select an object of which the first one is known, without those that are left out; nil for none.
+func (f *feed) match(obj *unstructured.Unstructured, first int, out func(rule string) bool) (names []string) {
 	if first < 0 {
 		return nil
 	}
-	names = f.names[first] // full, so that another one is appended to a copy
+	if !out(f.rules[first].Name()) {
+		names = f.names[first] // full, so that another one is appended to a copy
+	}
 	for _, r := range f.rules[first+1:] {
-		if f.selects(r, obj) {
+		if !out(r.Name()) && f.selects(r, obj) {
 			names = append(names, r.Name())
 		}
 	}
@@ -205,7 +207,7 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	began, entries := time.Now(), make(map[types.NamespacedName]*entry, len(objs))
 	var list selections.List
 	for _, obj := range objs {
-		if ent := f.judge(obj, list.Without(f.match(obj, f.first(obj)))); ent != nil {
+		if ent := f.judge(obj, f.match(obj, f.first(obj), list.Ended)); ent != nil {
 			entries[place.NameOf(obj)] = ent
 			if !f.countSoFar(&list, place.NameOf(obj), ent) {
 				break
@@ -256,15 +258,14 @@ func (f *feed) Upsert(obj *unstructured.Unstructured) {
 	if !known {
 		first = f.first(obj)
 	}
-	names := f.match(obj, first)
-	ent := f.judge(obj, f.without(names))
+	ent := f.judge(obj, f.match(obj, first, f.leftOut()))
 	f.release()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	if f.v.feed != f || f.aborted() {
 		return
 	}
-	if names == nil {
+	if first < 0 {
 		f.removeLocked(at)
 		return
 	}

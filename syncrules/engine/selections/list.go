@@ -3,8 +3,6 @@
 
 package selections
 
-import "slices"
-
 // step is how much of a list is judged before it is counted.
 const step = 64 << 10
 
@@ -43,19 +41,8 @@ func (l *List) Count(count func(rule string, more int64), ended func(rule string
 	l.sum = 0
 }
 
-// Without is those of rules whose selections have not ended.
-func (l *List) Without(rules []string) []string {
-	if l.ended == nil || !slices.ContainsFunc(rules, func(rule string) bool { return l.ended[rule] }) {
-		return rules
-	}
-	var left []string
-	for _, rule := range rules {
-		if !l.ended[rule] {
-			left = append(left, rule)
-		}
-	}
-	return left
-}
+// Ended says that the selection of a rule has ended as it was counted.
+func (l *List) Ended(rule string) bool { return l.ended[rule] }
 
 // Release is told that the list is handed over, or thrown away.
 func (l *List) Release(count func(rule string, more int64)) {
