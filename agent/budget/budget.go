@@ -25,11 +25,13 @@ func New[K comparable](limits quota.Limits, again func(K, time.Duration)) *Budge
 	return &Budget[K]{again: again, quota: quota.New[K](limits, time.Now())}
 }
 
-// Write calls write, which writes the object of a key of so many bytes because of a cluster, and charges the cluster with it. If that must
-// wait the error is loop.ErrWaits, and the key is added to the loop again. A write that fails costs nothing, but for one that the API server
+// Write calls write, which writes the object of a key because of a cluster, and charges the cluster with it. size is how many bytes that
+// takes; nil for none. It is asked only when the write need not wait: hundreds that wait look again all the time. If the write must wait
+// the error is loop.ErrWaits, and the key is added to the loop again. A write that fails costs nothing, but for one that the API server
 // refuses: a member can have it refuse thousands.
-func (b *Budget[K]) Write(clusterID string, k K, bytes int, write func() error) error {
-	if !b.charge(clusterID, k, bytes) {
+func (b *Budget[K]) Write(clusterID string, k K, size func() int, write func() error) error {
+	bytes, ok := b.charge(clusterID, k, size)
+	if !ok {
 		return loop.ErrWaits
 	}
 	err := write()
@@ -41,17 +43,20 @@ func (b *Budget[K]) Write(clusterID string, k K, bytes int, write func() error) 
 
 // charge reports whether the object of a key may be written now because of a cluster, and charges the cluster with it. If
 // not, the key waits, and is added to the loop again.
-func (b *Budget[K]) charge(clusterID string, k K, bytes int) bool {
+func (b *Budget[K]) charge(clusterID string, k K, size func() int) (bytes int, ok bool) {
 	defer b.tell()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, account := time.Now(), quota.AccountOf(clusterID)
-	if b.quota.May(account, k, now) {
-		b.quota.Spend(account, k, int64(bytes), now)
-		return true
+	if !b.quota.May(account, k, now) {
+		b.quota.Wait(account, k, now)
+		return 0, false
 	}
-	b.quota.Wait(account, k, now)
-	return false
+	if size != nil {
+		bytes = size()
+	}
+	b.quota.Spend(account, k, int64(bytes), now)
+	return bytes, true
 }
 
 // refund gives a cluster back what charge took for a write that failed: an outage uses up nothing. The loop has its own back-off for that.

@@ -34,7 +34,7 @@ func (w *writer) reconcile(k string) {
 	defer w.mu.Unlock()
 	if w.written[k] == w.content[k] {
 		w.budget.Settle(k)
-	} else if w.budget.Write(k[:1], k, 10, succeeds) == nil {
+	} else if w.budget.Write(k[:1], k, bytes(10), succeeds) == nil {
 		w.written[k] = w.content[k]
 		w.writes++
 	}
@@ -94,13 +94,13 @@ func TestWritesThatFail(t *testing.T) {
 		})
 		for _, down := range []error{errors.New("connection refused"), apierrors.NewInternalError(errors.New("no leader")), apierrors.NewTooManyRequests("", 1), apierrors.NewConflict(schema.GroupResource{}, "tried", nil)} {
 			for n := range 100 {
-				if err := b.Write("a", "tried", 90, func() error { return down }); !errors.Is(err, down) {
+				if err := b.Write("a", "tried", bytes(90), func() error { return down }); !errors.Is(err, down) {
 					t.Fatalf("try %d of what fails with %q: %v", n, down, err)
 				}
 			}
 		}
-		_ = b.Write("a", "tried", 1100, func() error {
-			if err := b.Write("a", "next", 10, succeeds); !errors.Is(err, loop.ErrWaits) {
+		_ = b.Write("a", "tried", bytes(1100), func() error {
+			if err := b.Write("a", "next", bytes(10), succeeds); !errors.Is(err, loop.ErrWaits) {
 				t.Fatalf("nothing is left, and it does not wait: %v", err)
 			}
 			return errors.New("connection refused")
@@ -109,11 +109,32 @@ func TestWritesThatFail(t *testing.T) {
 			t.Errorf("it waits for %s when all is there", time.Until(told["next"]))
 		}
 		invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Cluster"}, "next", nil)
-		if err := b.Write("a", "next", 100, func() error { return invalid }); !apierrors.IsInvalid(err) {
+		if err := b.Write("a", "next", bytes(100), func() error { return invalid }); !apierrors.IsInvalid(err) {
 			t.Error(err)
 		}
-		if err := b.Write("a", "more", 1, succeeds); !errors.Is(err, loop.ErrWaits) {
+		if err := b.Write("a", "more", bytes(1), succeeds); !errors.Is(err, loop.ErrWaits) {
 			t.Errorf("more was given back than was taken, or what is refused costs nothing: %v", err)
+		}
+	})
+}
+
+// How large an object is, which may take long to tell, is asked only when it is written.
+func TestSizeIsNotAskedOfWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := budget.New(quota.NewLimits(100, 10, 5, 1), func(string, time.Duration) {})
+		asked := 0
+		size := func() int {
+			asked++
+			return 200
+		}
+		for range 100 {
+			_ = b.Write("a", "k", size, succeeds)
+		}
+		if asked != 1 {
+			t.Errorf("asked %d times for one write", asked)
+		}
+		if err := b.Write("b", "nothing", nil, succeeds); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -124,3 +145,5 @@ func TestSizeOf(t *testing.T) {
 		t.Errorf("%d bytes", n)
 	}
 }
+
+func bytes(n int) func() int { return func() int { return n } }

@@ -23,7 +23,7 @@ func TestBudgetsHaveOneInCommon(t *testing.T) {
 		began, loops := time.Now(), make([]*budget.Budget[string], 2)
 		const clusters, keys, size = 60, 10, 50
 		write := func(b *budget.Budget[string], k string) {
-			if b.Write(k[:2], k, size, succeeds) == nil {
+			if b.Write(k[:2], k, bytes(size), succeeds) == nil {
 				written.Add(1)
 			}
 		}
@@ -40,7 +40,7 @@ func TestBudgetsHaveOneInCommon(t *testing.T) {
 		if n := written.Load() * size; n > 2000+30*200+30*size || n < 2000 { // two accounts, and the grants of 30 seconds
 			t.Errorf("%d bytes are written at once", n)
 		}
-		if err := loops[0].Write("own", "own", size, succeeds); err != nil {
+		if err := loops[0].Write("own", "own", bytes(size), succeeds); err != nil {
 			t.Error("the own cluster waits")
 		}
 		for written.Load() < 2*clusters*keys && time.Since(began) < time.Hour {

@@ -45,7 +45,7 @@ func newFlood(t *testing.T, limits quota.Limits) *flood {
 
 // write has the object of a cluster written by one of the loops, which changes again at once if it is an invention.
 func (f *flood) write(loop int, id string) (now bool) {
-	now = f.loops[loop].Write(id, id, 1<<10, succeeds) == nil
+	now = f.loops[loop].Write(id, id, bytes(1<<10), succeeds) == nil
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.looks++; now {

@@ -153,15 +153,15 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 }
 
 // charged writes the object of an entry, and charges the entry's origin with it: each version of it is one of the whole object
-// in etcd, with its status and with managedFields, which agents are not sent. more is what it costs beside, in bytes. The error is
+// in etcd, with its status and with managedFields, which agents are not sent. The error is
 // loop.ErrWaits if it must wait.
-func (i *Importer) charged(e replica.Entry, object any, more int, write func() error) error {
-	return i.write(e.Origin, e.Key, 2*budget.SizeOf(object)+more, write)
+func (i *Importer) charged(e replica.Entry, object any, write func() error) error {
+	return i.write(e.Origin, e.Key, func() int { return 2 * budget.SizeOf(object) }, write)
 }
 
 // write is budget.Write, and notes what waits.
-func (i *Importer) write(clusterID string, key replica.Key, bytes int, write func() error) error {
-	err := i.budget.Write(clusterID, key, bytes, write)
+func (i *Importer) write(clusterID string, key replica.Key, size func() int, write func() error) error {
+	err := i.budget.Write(clusterID, key, size, write)
 	if errors.Is(err, loop.ErrWaits) {
 		i.backlog.waits()
 	}
@@ -211,14 +211,14 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		}
 		i.fillCopy(fresh, id, published)
 		fresh.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-		return i.charged(entry, fresh, 0, func() error {
+		return i.charged(entry, fresh, func() error {
 			_, err := clusters.Create(ctx, fresh)
 			return err // the watch enqueues it again
 		})
 	}
 	for n, have := range copies {
 		if n != at && syncrules.Owner(have) == id { // one that a person created is shown as a conflict, for the person to delete
-			err := i.write(id, entry.Key, 0, func() error { return clusters.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
+			err := i.write(id, entry.Key, nil, func() error { return clusters.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("remove cluster %s, now named %s: %w", have.Name, name, err)
 			}
@@ -231,7 +231,7 @@ func (i *Importer) writeClusterCopy(ctx context.Context, entry replica.Entry, pu
 		return nil
 	}
 	want.Annotations[payload.AnnotationEntry] = payload.NumberOf(entry).String()
-	return i.charged(entry, want, 0, func() error {
+	return i.charged(entry, want, func() error {
 		if have.Spec.Mesh == nil || !slices.Equal(have.Spec.Mesh.Endpoints, published.Spec.Mesh.Endpoints) {
 			defer i.redials.changed(id) // its address has changed
 		}
@@ -293,7 +293,7 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	case copyKeep, copyConflict:
 		return nil
 	case copyDelete:
-		err := i.write(syncrules.Owner(have), key, 0, func() error { return rules.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
+		err := i.write(syncrules.Owner(have), key, nil, func() error { return rules.Delete(ctx, have.Name, payload.PreconditionsOf(have)) })
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -320,7 +320,7 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	if !changed {
 		return nil
 	}
-	err = i.charged(entry, want, watchesCost(have, want), func() (err error) {
+	err = i.write(entry.Origin, entry.Key, func() int { return 2*budget.SizeOf(want) + watchesCost(have, want) }, func() (err error) {
 		if have == nil {
 			_, err = rules.Create(ctx, want)
 		} else {
@@ -354,7 +354,7 @@ func (i *Importer) orphanRule(ctx context.Context, have *v1alpha1.ResourceSyncRu
 	}
 	want.Annotations[v1alpha1.AnnotationOrphaned] = "true"
 	delete(want.Annotations, payload.AnnotationEntry)
-	err := i.write(syncrules.Owner(have), payload.RuleKey(have.Name), budget.SizeOf(want), func() error {
+	err := i.write(syncrules.Owner(have), payload.RuleKey(have.Name), func() int { return budget.SizeOf(want) }, func() error {
 		_, err := i.o.Client.Rules().Change(ctx, have, want)
 		return err
 	})

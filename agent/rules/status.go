@@ -117,7 +117,7 @@ func (r *Rules) writeStatus(ctx context.Context, name string) error {
 	if author == "" {
 		err = write()
 	} else {
-		err = r.budget.Write(author, name, budget.SizeOf(update), write)
+		err = r.budget.Write(author, name, func() int { return budget.SizeOf(update) }, write)
 	}
 	if errors.Is(err, loop.ErrWaits) {
 		return err

@@ -152,5 +152,5 @@ func (w *Writer) charged(id string, local bool, update *v1alpha1.Cluster, write 
 	if local {
 		return write()
 	}
-	return w.budget.Write(id, id, budget.SizeOf(update), write)
+	return w.budget.Write(id, id, func() int { return budget.SizeOf(update) }, write)
 }
