@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -129,6 +130,16 @@ func TestImmutable(t *testing.T) {
 	} {
 		if got := Immutable(c.err); got != c.want {
 			t.Errorf("%v: %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+// Texts that are one line already, as nearly all are, stay what they are; of others the words are left.
+func TestTextsOfOneLine(t *testing.T) {
+	for _, text := range []string{"", " ", "a", "a b", "a  b", " a", "a ", "a\tb", "\n", "é ü", "a\u00a0b", "a\u2028b", "a\u202eb", "a\xff", "\ufffd", "\x1b[31m"} {
+		want := strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }), " ")
+		if got := OneLine(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}
 }

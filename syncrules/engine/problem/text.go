@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,13 +55,27 @@ func Bounded(s string, limit int) string {
 	if cut {
 		s = s[:limit]
 	}
-	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "?"), func(r rune) bool {
-		return unicode.IsSpace(r) || !unicode.IsPrint(r)
-	}), " ")
+	if !isLine(s) {
+		s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "?"), func(r rune) bool {
+			return unicode.IsSpace(r) || !unicode.IsPrint(r)
+		}), " ")
+	}
 	if cut {
 		s += "…"
 	}
 	return s
+}
+
+// isLine says that a text is one line as it is, of words with a space between them: nearly all that are written here are.
+func isLine(s string) bool {
+	before := ' '
+	for _, r := range s {
+		if r == utf8.RuneError || !unicode.IsPrint(r) || r == ' ' && before == ' ' {
+			return false
+		}
+		before = r
+	}
+	return before != ' '
 }
 
 // Yes is a condition that is true.

@@ -6,6 +6,8 @@ package quota
 import (
 	"cmp"
 	"time"
+
+	"github.com/roster-mesh/roster/syncrules/engine/turns"
 )
 
 // Common is what is written because of all other clusters together: one member can invent thousands, each with an account of its own.
@@ -25,6 +27,8 @@ type Common struct {
 	waiting       map[Account]time.Time // until when an account counts, if it does not look again
 	first, second turn                  // of those that wait
 	looked        time.Time
+	paths         map[Account]turns.Path // of accounts that waited lately
+	until         time.Time              // when paths are looked for anew: somebody may have admitted somebody
 }
 
 const (
@@ -54,7 +58,7 @@ func NewCommon(each Limits, own Account, parent func(id string) string, now time
 	l := each.Part(1.0 / commonAccounts)
 	return &Common{
 		limits: l, own: own, parent: parent, bytes: level{l.Bytes.First, now}, writes: level{l.Writes.First, now},
-		used: map[string]float64{}, halved: now, waiting: map[Account]time.Time{},
+		used: map[string]float64{}, halved: now, waiting: map[Account]time.Time{}, paths: map[Account]turns.Path{}, until: now,
 	}
 }
 
@@ -112,6 +116,9 @@ func (c *Common) Spend(of Account, bytes, writes float64, now time.Time) {
 func (c *Common) pass(now time.Time) {
 	c.bytes.refill(c.limits.Bytes, now)
 	c.writes.refill(c.limits.Writes, now)
+	if now.After(c.until) || len(c.paths) >= manyPaths {
+		c.paths, c.until = map[Account]turns.Path{}, now.Add(time.Second)
+	}
 	times := min(30, int(now.Sub(c.halved)/lately))
 	if times <= 0 {
 		return
@@ -164,12 +171,17 @@ func (c *Common) leave(of Account) {
 // turn is where an account comes among those that wait.
 type turn struct {
 	of   Account
-	path []string
+	path turns.Path
 	used []float64
 }
 
 func (c *Common) turn(of Account) turn {
-	t := turn{of: of, path: Path(string(c.own), of, c.parent)}
+	path := c.paths[of]
+	if path == nil {
+		path = Path(string(c.own), of, c.parent)
+		c.paths[of] = path
+	}
+	t := turn{of: of, path: path, used: make([]float64, 0, len(path))}
 	for _, id := range t.path {
 		t.used = append(t.used, c.used[id])
 	}
