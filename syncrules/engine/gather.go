@@ -160,16 +160,14 @@ type weighed struct {
 // weigh decodes and renders; mu is not held.
 func (e *Engine) weigh(j *job) (*weighed, error) {
 	w := &weighed{Facts: syncrules.Facts{Self: e.o.LocalClusterID, OwnerGone: j.ownerGone, Observes: j.observes}}
+	made := map[uint64]*rendered{}
 	if j.local != nil {
 		var err error
 		if w.Local, err = j.local.Object.Unpack(); err != nil {
 			return nil, fmt.Errorf("%s: %w", j.key, err)
 		}
 		w.Accepted, w.Tolerate = j.local.Accepted, j.local.Tolerated
-	}
-	made := map[uint64]*rendered{}
-	if j.local != nil { // the owner's own copy is the one to compare with
-		if i := slices.IndexFunc(j.claims, func(c claim) bool { return c.Origin == j.local.Owner }); i >= 0 {
+		if i := slices.IndexFunc(j.claims, func(c claim) bool { return c.Origin == j.local.Owner }); i >= 0 { // its own copy is the one to compare with
 			e.renderOnce(made, j, &j.claims[i])
 		}
 	}

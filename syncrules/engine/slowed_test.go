@@ -155,6 +155,33 @@ func TestChangesOfWhatWaitsCostNothing(t *testing.T) {
 	})
 }
 
+// What a rule makes of an object is not looked at before its copy's turn comes: hundreds of rules that are edited all the time would have it done for thousands of
+// copies, most of which are not written before the next edit.
+func TestWhatWaitsIsNotRendered(t *testing.T) {
+	inWorld(t, func(w *world) {
+		withQuota(w)
+		const objects = floodWrites + 20*floodPerSecond
+		for i := range objects {
+			w.peers[a].put(configMap(fmt.Sprint("x", i), "1"))
+		}
+		w.setRule(testRule("r"))
+		time.Sleep(time.Second)
+		broken := testRule("broken", "y")
+		broken.Spec.Rules[0].Mutations.Overrides = []v1alpha1.Override{{Path: "/data/v", Value: "{{ .Object.Data.none }}"}}
+		w.peers[a].put(configMap("y", "1"))
+		w.setRule(broken)
+		time.Sleep(time.Second)
+		if c := w.report("broken").Conditions[0]; c.Reason != problem.ReasonSlowed {
+			t.Errorf("while it waits the rule says %+v", c)
+		}
+		time.Sleep(time.Minute)
+		w.settle()
+		if c := w.report("broken").Conditions[0]; c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "there is no value") {
+			t.Errorf("when its turn has come the rule says %+v", c)
+		}
+	})
+}
+
 // The rules of a member have copies made under other names again and again: that the old ones are marked as orphans waits for nothing, and is paid for with what is
 // written then.
 func TestMarksOfOrphansAreCharged(t *testing.T) {

@@ -146,6 +146,9 @@ func (e *Engine) decide(ctx context.Context, j *job) outcome {
 	if j.judged && j.local == nil {
 		return outcome{decision: j.verdict, again: j.recheck}
 	}
+	if len(j.claims) == 1 && j.claims[0].waits && j.local == nil && !j.foreign { // it is rendered when its turn comes
+		return outcome{decision: syncrules.Decision{Action: syncrules.Create, Owner: j.claims[0].Origin}, waits: true}
+	}
 	w, err := e.weigh(j)
 	if err != nil {
 		return outcome{problem: e.errors().Problem(err, j.key, j.secret())}
