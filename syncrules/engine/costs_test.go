@@ -170,8 +170,8 @@ func TestCostOfManyRules(t *testing.T) {
 	want(rules) // or of another version
 }
 
-// A rule that there is no room for is not asked any more: neither about the rest of the list that was too much, nor about updates. An object that only such
-// rules select is not gone.
+// A rule that there is no room for is not asked any more whether it selects an object that is kept: neither about the rest of the list that was too much, nor
+// about updates, nor about another list.
 func TestCostOfRulesWithoutRoom(t *testing.T) {
 	const rules, objects, room = 50, 1000, 2
 	var all []*v1alpha1.ResourceSyncRule
@@ -179,25 +179,76 @@ func TestCostOfRulesWithoutRoom(t *testing.T) {
 		all = append(all, moving(testRule(fmt.Sprintf("r%02d", i)), "name", fmt.Sprintf("to-%d-{{ .Object.GetName }}", i)))
 	}
 	c := newCosts(t, room*objects*selections.PerPlace+rules*selections.PerPlace, all...)
-	var list []*unstructured.Unstructured
-	for i := range objects {
-		list = append(list, configMap(fmt.Sprint("x", i), "1"))
+	list := func() (list []*unstructured.Unstructured) {
+		for i := range objects {
+			list = append(list, configMap(fmt.Sprint("x", i), "1"))
+		}
+		return list
 	}
 	c.matches.Store(0)
-	c.source.Replace(list, "2")
+	c.source.Replace(list(), "2")
 	if n := c.matches.Load(); n > 10*room*objects {
 		t.Errorf("rules were asked %d times about a list of %d objects, of which there is room for what %d rules select", n, objects, room)
 	}
-	left := len(c.source.judges)
+	left := int64(len(c.source.judges))
 	if left == 0 || left > room {
 		t.Fatalf("%d rules have room, want %d", left, room)
 	}
 	c.matches.Store(0)
 	c.source.Upsert(configMap("x1", "2"))
-	if n := c.matches.Load(); n > int64(left)+1 {
+	if n := c.matches.Load(); n > left+1 {
 		t.Errorf("rules were asked %d times about an update; %d have room", n, left)
 	}
-	if ent := c.source.v.entries[place.NameOf(list[1])]; ent == nil || len(ent.rules) != left {
+	if ent := c.source.v.entries[place.NameOf(configMap("x1", ""))]; ent == nil || int64(len(ent.rules)) != left {
 		t.Errorf("the entry is %+v", ent)
+	}
+	c.matches.Store(0)
+	c.source.Replace(list(), "3")
+	if n := c.matches.Load(); n > (left+1)*objects {
+		t.Errorf("rules were asked %d times about another list; %d have room", n, left)
+	}
+}
+
+// An object that no rule with room selects any more is not gone while one selects it that there is no room for: nothing proves that to this one. It is gone when
+// none does.
+func TestWhatOnlyRulesWithoutRoomSelectIsNotGone(t *testing.T) {
+	const rules, objects = 20, 100
+	all := []*v1alpha1.ResourceSyncRule{testRule("a", "x", "y")}
+	all[0].Spec.Rules[0].Matches[0].Annotations = []v1alpha1.AnnotationSelector{{MatchAnnotations: map[string]string{"selected": "here"}}}
+	for i := range rules {
+		all = append(all, moving(testRule(fmt.Sprintf("r%02d", i)), "name", fmt.Sprintf("to-%d-{{ .Object.GetName }}", i)))
+	}
+	c := newCosts(t, 16<<10, all...)
+	object := func(name string, annotations map[string]string) *unstructured.Unstructured {
+		u := configMap(name, "1")
+		u.SetAnnotations(annotations)
+		return u
+	}
+	here := map[string]string{"selected": "here"}
+	list := []*unstructured.Unstructured{object("x", here), object("y", here)}
+	for i := range objects {
+		list = append(list, configMap(fmt.Sprint("z", i), "1"))
+	}
+	c.source.Replace(list, "2")
+	if len(c.source.judges) != 1 || c.source.leavesOut("a") {
+		t.Fatalf("%v have room, want a", c.source.judges)
+	}
+	for range 2 {
+		k, _ := c.e.queue.Get()
+		c.e.process(t.Context(), k)
+		c.e.queue.Done(k)
+		c.copies.Upsert(c.target.find(k))
+	}
+	v, x := c.source.v, place.NameOf(list[0])
+	c.source.Upsert(object("x", nil))
+	if v.entries[x] != nil || v.gone.Has(x, cm("x")) {
+		t.Error("what only rules without room select counts as gone")
+	}
+	if c.source.Upsert(object("x", here)); v.entries[x] == nil {
+		t.Error("x is not selected any more")
+	}
+	c.source.Delete(x.Namespace, x.Name, nil)
+	if v.entries[x] != nil || !v.gone.Has(x, cm("x")) {
+		t.Error("what is deleted does not count as gone")
 	}
 }

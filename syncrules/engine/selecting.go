@@ -119,10 +119,11 @@ func (f *feed) leaveLocked(at types.NamespacedName) {
 	}
 }
 
-// leftOut is leavesOut as it is now, to be asked without mu before hundreds of rules are asked about an object, and where the copies would belong.
-func (f *feed) leftOut() func(rule string) bool {
+// leftOut is leavesOut as it is now, to be asked without mu before hundreds of rules from the first one on are asked about an object, and where the copies
+// would belong.
+func (f *feed) leftOut(first int) func(rule string) bool {
 	const many = 16
-	if len(f.rules) < many {
+	if first < 0 || len(f.rules) < many {
 		return func(string) bool { return false }
 	}
 	f.e.mu.Lock()
@@ -193,13 +194,16 @@ func (e *Engine) letGoOfLocked(v *view, out func(rule string) bool) {
 		known = append(known, &v.feed.judges)
 	}
 	for _, judges := range known {
-		*judges = maps.Clone(*judges)
-		maps.DeleteFunc(*judges, func(rule, _ string) bool {
-			if r := e.rules.byName[rule]; r != nil && out(rule) {
+		gone := slices.DeleteFunc(slices.Collect(maps.Keys(*judges)), func(rule string) bool { return !out(rule) })
+		if len(gone) > 0 {
+			*judges = maps.Clone(*judges)
+		}
+		for _, rule := range gone {
+			delete(*judges, rule)
+			if r := e.rules.byName[rule]; r != nil {
 				r.guard.Doubt(v.peer)
 			}
-			return out(rule)
-		})
+		}
 	}
 	for at, ent := range v.entries {
 		switch less := ent.without(out, v.key(at)); less {

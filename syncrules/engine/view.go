@@ -44,7 +44,7 @@ type view struct {
 	// anything yet since it was opened.
 	live, answered bool
 	since          time.Time
-	took           time.Duration // to judge the last list
+	took           time.Duration // to judge the last list, of whatever watch
 	err            error
 	// gone are the deletions that were seen live and not yet acted on.
 	gone deletions.Deletions
@@ -85,9 +85,8 @@ type feed struct {
 	input        syncrules.Input
 	scoping      place.Kinds // that input has
 	stop         func()
-
-	coming  memory.Coming
-	attempt atomic.Pointer[attempt] // the last one; nil before the first
+	coming       memory.Coming
+	attempt      atomic.Pointer[attempt] // the last one; nil before the first
 }
 
 // attempt is one to watch.
@@ -206,8 +205,10 @@ func (f *feed) judge(obj *unstructured.Unstructured, names []string) *entry {
 func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	began, entries := time.Now(), make(map[types.NamespacedName]*entry, len(objs))
 	var list selections.List
+	gone := f.leftOut(0)
+	out := func(rule string) bool { return gone(rule) || list.Ended(rule) }
 	for _, obj := range objs {
-		if ent := f.judge(obj, f.match(obj, f.first(obj), list.Ended)); ent != nil {
+		if ent := f.judge(obj, f.match(obj, f.first(obj), out)); ent != nil {
 			entries[place.NameOf(obj)] = ent
 			if !f.countSoFar(&list, place.NameOf(obj), ent) {
 				break
@@ -215,12 +216,10 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 		}
 	}
 	f.release()
+	v, took := f.v, time.Since(began)
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	v := f.v
-	if v.feed == f {
-		v.took = time.Since(began)
-	}
+	v.took = took
 	defer list.Release(func(rule string, more int64) { f.e.countComingLocked(v.peer, rule, more) })
 	bytes := f.leaveOutLocked(entries)
 	if v.feed != f || f.aborted() || !f.fitsLocked(int64(len(entries))-v.held.Objects.Load(), bytes-v.held.Bytes.Load()) {
@@ -258,7 +257,7 @@ func (f *feed) Upsert(obj *unstructured.Unstructured) {
 	if !known {
 		first = f.first(obj)
 	}
-	ent := f.judge(obj, f.match(obj, first, f.leftOut()))
+	ent := f.judge(obj, f.match(obj, first, f.leftOut(first)))
 	f.release()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
@@ -374,11 +373,10 @@ func (f *feed) Health(err error) {
 
 // noteAnswerLocked ends the waiting for the view.
 func (v *view) noteAnswerLocked(e *Engine) {
-	if v.answered {
-		return
+	if !v.answered {
+		v.answered = true
+		e.wakeWaitingLocked(v.peer)
 	}
-	v.answered = true
-	e.wakeWaitingLocked(v.peer)
 }
 
 // awaitedLocked says that the view was opened a moment ago and has not answered yet.

@@ -139,7 +139,7 @@ func (e *Engine) superviseSourceLocked(gk schema.GroupKind, p *peer, start start
 }
 
 // listRest times as long as it took to judge its last list, a view is not listed anew because its rules are others: somebody may edit them all the time.
-const listRest, listRestCap = 40, 30 * time.Second
+const listRest, listRestCap = 40, 20 * time.Second
 
 // kindAt is what superviseSourceLocked looks at.
 type kindAt struct {

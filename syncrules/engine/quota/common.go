@@ -27,7 +27,7 @@ type Common struct {
 	waiting       map[Account]time.Time // until when an account counts, if it does not look again
 	first, second turn                  // of those that wait
 	looked        time.Time
-	paths         map[Account]turns.Path // of accounts that waited lately
+	paths         map[Account]turns.Path // of manyPaths accounts at most that were asked about a moment ago
 	until         time.Time              // when paths are looked for anew: somebody may have admitted somebody
 }
 
@@ -116,8 +116,9 @@ func (c *Common) Spend(of Account, bytes, writes float64, now time.Time) {
 func (c *Common) pass(now time.Time) {
 	c.bytes.refill(c.limits.Bytes, now)
 	c.writes.refill(c.limits.Writes, now)
-	if now.After(c.until) || len(c.paths) >= manyPaths {
-		c.paths, c.until = map[Account]turns.Path{}, now.Add(time.Second)
+	if now.After(c.until) {
+		clear(c.paths)
+		c.until = now.Add(fresh)
 	}
 	times := min(30, int(now.Sub(c.halved)/lately))
 	if times <= 0 {
@@ -179,7 +180,9 @@ func (c *Common) turn(of Account) turn {
 	path := c.paths[of]
 	if path == nil {
 		path = Path(string(c.own), of, c.parent)
-		c.paths[of] = path
+		if len(c.paths) < manyPaths {
+			c.paths[of] = path
+		}
 	}
 	t := turn{of: of, path: path, used: make([]float64, 0, len(path))}
 	for _, id := range t.path {

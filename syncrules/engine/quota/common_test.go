@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/roster-mesh/roster/syncrules/engine/turns"
 )
 
 // crowd has a quota written from by many clusters, each key again and again when it is told to.
@@ -328,5 +330,26 @@ func BenchmarkCrowd(b *testing.B) {
 		now = now.Add(5 * time.Millisecond)
 		of := ids[i%len(ids)]
 		c.Queue(of, c.Wait(of, now), now)
+	}
+}
+
+// Paths are kept for a moment, and not of everybody: then it is seen who admitted whom since.
+func TestPathsAreKeptForAMoment(t *testing.T) {
+	now, parents := time.Now(), map[string]string{}
+	c := NewCommon(NewLimits(100, 10, 5, 1), "own", func(id string) string { return parents[id] }, now)
+	c.pass(now)
+	if path := c.turn("a").path; !slices.Equal(path, turns.Path{"", "a", "a/"}) {
+		t.Errorf("the path of a cluster that nobody admitted is %q", path)
+	}
+	parents["a"] = "own"
+	c.pass(now.Add(fresh + 1))
+	if path := c.turn("a").path; !slices.Equal(path, turns.Path{"a", "a/"}) {
+		t.Errorf("once it is admitted the path is %q", path)
+	}
+	for i := range 2 * manyPaths {
+		c.turn(Account(fmt.Sprint("invented-", i)))
+	}
+	if len(c.paths) > manyPaths {
+		t.Errorf("%d paths are kept", len(c.paths))
 	}
 }
