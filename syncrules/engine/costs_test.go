@@ -251,4 +251,8 @@ func TestWhatOnlyRulesWithoutRoomSelectIsNotGone(t *testing.T) {
 	if v.entries[x] != nil || !v.gone.Has(x, cm("x")) {
 		t.Error("what is deleted does not count as gone")
 	}
+	c.source.Replace([]*unstructured.Unstructured{object("x", nil), object("y", here)}, "3")
+	if v.entries[x] != nil || v.gone.Has(x, cm("x")) {
+		t.Error("what a list has again, and only rules without room select, counts as gone")
+	}
 }

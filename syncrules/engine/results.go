@@ -91,6 +91,7 @@ func (e *Engine) recordLocked(j *job, out outcome) {
 	case r.State == tally.Failed:
 		outage := out.problem.Reason == problem.ReasonLocalUnreachable
 		e.queue.EnqueueAfter(k, e.outcomes.pacer.Failed(k, out.problem.MaxBackoff(), outage, time.Now()))
+	case out.waits: // nothing is known of it yet
 	default:
 		e.outcomes.pacer.Succeeded(k)
 		if out.decision.Action == syncrules.Wait {

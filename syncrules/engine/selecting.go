@@ -134,7 +134,7 @@ func (f *feed) leftOut(first int) func(rule string) bool {
 
 // without is the entry as if some rules did not select it, nil where no others do.
 func (a *entry) without(out func(rule string) bool, home Key) *entry {
-	if !slices.ContainsFunc(a.rules, out) {
+	if a == nil || !slices.ContainsFunc(a.rules, out) {
 		return a
 	}
 	less := *a

@@ -208,11 +208,13 @@ func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	gone := f.leftOut(0)
 	out := func(rule string) bool { return gone(rule) || list.Ended(rule) }
 	for _, obj := range objs {
-		if ent := f.judge(obj, f.match(obj, f.first(obj), out)); ent != nil {
-			entries[place.NameOf(obj)] = ent
-			if !f.countSoFar(&list, place.NameOf(obj), ent) {
-				break
-			}
+		at, first := place.NameOf(obj), f.first(obj)
+		if first < 0 {
+			continue
+		}
+		// It is nil where only rules select it that are left out: it is there all the same.
+		if entries[at] = f.judge(obj, f.match(obj, first, out)); entries[at] != nil && !f.countSoFar(&list, at, entries[at]) {
+			break
 		}
 	}
 	f.release()
@@ -268,10 +270,7 @@ func (f *feed) Upsert(obj *unstructured.Unstructured) {
 		f.removeLocked(at)
 		return
 	}
-	if ent != nil {
-		ent = ent.without(f.leavesOut, f.v.key(at))
-	}
-	if ent == nil {
+	if ent = ent.without(f.leavesOut, f.v.key(at)); ent == nil {
 		f.leaveLocked(at)
 		return
 	}

@@ -55,7 +55,9 @@ func Bounded(s string, limit int) string {
 	if cut {
 		s = s[:limit]
 	}
-	if !isLine(s) {
+	if isLine(s) {
+		s = strings.Clone(s) // it may be a part of an object
+	} else {
 		s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "?"), func(r rune) bool {
 			return unicode.IsSpace(r) || !unicode.IsPrint(r)
 		}), " ")
