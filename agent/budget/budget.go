@@ -41,7 +41,7 @@ func (b *Budget[K]) Write(clusterID string, k K, size func() int, write func() e
 	return err
 }
 
-// charge reports whether the object of a key may be written now because of a cluster, and charges the cluster with it. If
+// charge reports whether the object of a key may be written now because of a cluster, and charges the cluster with it, of bytes. If
 // not, the key waits, and is added to the loop again.
 func (b *Budget[K]) charge(clusterID string, k K, size func() int) (bytes int, ok bool) {
 	defer b.tell()

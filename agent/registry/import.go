@@ -153,8 +153,8 @@ func (i *Importer) importKey(ctx context.Context, key replica.Key) (err error) {
 }
 
 // charged writes the object of an entry, and charges the entry's origin with it: each version of it is one of the whole object
-// in etcd, with its status and with managedFields, which agents are not sent. The error is
-// loop.ErrWaits if it must wait.
+// in etcd, with its status and with managedFields, which agents are not sent: so twice its size, as importRule has it, too. The
+// error is loop.ErrWaits if it must wait.
 func (i *Importer) charged(e replica.Entry, object any, write func() error) error {
 	return i.write(e.Origin, e.Key, func() int { return 2 * budget.SizeOf(object) }, write)
 }

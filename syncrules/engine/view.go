@@ -205,8 +205,8 @@ func (f *feed) judge(obj *unstructured.Unstructured, names []string) *entry {
 func (f *feed) Replace(objs []*unstructured.Unstructured, _ string) {
 	began, entries := time.Now(), make(map[types.NamespacedName]*entry, len(objs))
 	var list selections.List
-	gone := f.leftOut(0)
-	out := func(rule string) bool { return gone(rule) || list.Ended(rule) }
+	before := f.leftOut(0)
+	out := func(rule string) bool { return before(rule) || list.Ended(rule) }
 	for _, obj := range objs {
 		at, first := place.NameOf(obj), f.first(obj)
 		if first < 0 {

@@ -27,7 +27,7 @@ type Common struct {
 	waiting       map[Account]time.Time // until when an account counts, if it does not look again
 	first, second turn                  // of those that wait
 	looked        time.Time
-	paths         map[Account]turns.Path // of manyPaths accounts at most that were asked about a moment ago
+	paths         map[Account]turns.Path // of manyPaths accounts at most that were asked about a moment ago; Paths are those of the queue
 	until         time.Time              // when paths are looked for anew: somebody may have admitted somebody
 }
 
