@@ -136,8 +136,8 @@ func quickEnough(out string, took, processors time.Duration) error {
 	case err != nil:
 		return fmt.Errorf("how long the clusters took to start: %w", err)
 	case took <= quickest:
-	case processors > quickest:
-		return fmt.Errorf("it took %s, and %s of processors: more than %s, both", took, processors, quickest)
+	case processors > max(quickest, 2*start):
+		return fmt.Errorf("it took %s, and %s of processors: more than %s, both, and more than twice as long as its clusters took to start, %s", took, processors, quickest, start)
 	case took > 3*start:
 		return fmt.Errorf("it took %s, more than %s and more than three times as long as its clusters took to start, %s", took, quickest, start)
 	}

@@ -136,7 +136,9 @@ func (r *room) renames(t *testing.T, quietly latency) {
 			t.Error(err)
 		}
 	}
-	list, err := r.beta.Dynamic.Resource(configMaps).Namespace(r.name).List(lasting(t), metav1.ListOptions{LabelSelector: v1alpha1.LabelOwnerClusterID + "=" + clusterID(t, r.gamma)})
+	copies := r.beta.Dynamic.Resource(configMaps).Namespace(r.name)
+	theirs := metav1.ListOptions{LabelSelector: v1alpha1.LabelOwnerClusterID + "=" + clusterID(t, r.gamma)}
+	list, err := copies.List(lasting(t), theirs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,4 +146,8 @@ func (r *room) renames(t *testing.T, quietly latency) {
 		t.Error("it is no flood: the rules were not in force")
 	}
 	eventually(t, "the last of the rules is gone in beta", 5*afterFault, absent(r.beta, harness.Rules(), "", fmt.Sprint(r.name, "-bad-", rules-1)))
+	// They are orphans now, and a person deletes them: there is room for what the play after this one leaves behind.
+	if err := copies.DeleteCollection(lasting(t), metav1.DeleteOptions{}, theirs); err != nil {
+		t.Error(err)
+	}
 }

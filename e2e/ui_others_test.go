@@ -187,6 +187,11 @@ func TestPageForOthers(t *testing.T) {
 	g.share(t, name, "v1")
 	tokens := g.visitors(t, name, "ann", "bob", "eve")
 	shared := g.sharePage(t)
+	may(t, g.alpha, []string{"--as=system:serviceaccount:" + harness.Namespace + ":cluster-registry-ui"}, map[string]bool{
+		"list clusters.clusterregistry.k8s.cisco.com":  true,
+		"get secrets -n " + harness.Namespace:          false,
+		"patch clusters.clusterregistry.k8s.cisco.com": false,
+	})
 
 	stranger := shared.visitor(t, "")
 	eventually(t, "no token", within, stranger.is("", http.StatusUnauthorized, "A token of this cluster is needed."))

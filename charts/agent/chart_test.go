@@ -32,7 +32,7 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, places := range []Places{rights.Agent, rights.Reader, rights.Swapped, rights.CRDs, rights.Registry, rights.Caller, rights.UI, rights.Visitor} {
-		for _, right := range slices.Concat(places.Cluster, places.Own, places.Private, places.Readers, places.Default, places.Publish, places.Renew) {
+		for _, right := range all(places) {
 			if len(right.APIGroups) == 0 || len(right.Resources) == 0 || len(right.Verbs) == 0 || right.Why == "" {
 				t.Errorf("%+v: is not complete", right)
 			}
@@ -49,6 +49,34 @@ func TestRights(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestWhoReadsWritesNothing: neither a reader nor who has a swapped credential has a verb that changes something. Nor has the page, which
+// asks whose a token is, and what that user may do; it reads no Secret.
+func TestWhoReadsWritesNothing(t *testing.T) {
+	rights, err := DefaultRights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := []string{"tokenreviews", "subjectaccessreviews"}
+	for _, places := range []Places{rights.Reader, rights.Swapped, rights.UI} {
+		for _, right := range all(places) {
+			changes := slices.ContainsFunc(right.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
+			if changes && (len(right.Resources) != 1 || !slices.Contains(asks, right.Resources[0])) {
+				t.Errorf("%+v: is more than to read", right)
+			}
+		}
+	}
+	for _, right := range append(all(rights.UI), all(rights.Swapped)...) {
+		if slices.ContainsFunc(right.Resources, func(r string) bool { return strings.HasPrefix(r, "secrets") || strings.HasPrefix(r, "serviceaccounts") }) {
+			t.Errorf("%+v: reads Secrets", right)
+		}
+	}
+}
+
+// all are the rights in all places.
+func all(p Places) []Right {
+	return slices.Concat(p.Cluster, p.Own, p.Private, p.Readers, p.Default, p.Publish, p.Renew)
 }
 
 // A schema that changes under the same number would not reach the clusters that have the number already.

@@ -139,7 +139,7 @@ func TestChainsFindRoom(t *testing.T) {
 			}
 			for i := range test.many {
 				if !put(fmt.Sprint("c", test.at)) {
-					if test.many < total || i < 100 {
+					if need := map[int]int{depth: 480, 10 * depth: 300}[test.at]; test.many < total || test.by == nil && i < need || i < 100 {
 						t.Fatalf("the %d. of c%d finds no room", i, test.at)
 					}
 					break

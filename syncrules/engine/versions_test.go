@@ -45,6 +45,28 @@ func TestANewRuleTakesNoVersionAway(t *testing.T) {
 	})
 }
 
+// TestAnOlderRuleHasItsVersion: whoever's it is, a rule of another version waits for it, and says so; what selects objects of other kinds
+// does not.
+func TestAnOlderRuleHasItsVersion(t *testing.T) {
+	inWorld(t, func(w *world) {
+		at := time.Now()
+		first := testRule("first", "nothing")
+		first.CreationTimestamp = metav1.NewTime(at)
+		first.Spec.GVK.Version = "v9"
+		later := testRule("later", "x")
+		later.CreationTimestamp = metav1.NewTime(at.Add(time.Hour))
+		w.setRule(first)
+		w.setRule(later)
+		w.peers[a].put(configMap("x", "1"))
+		w.settle()
+		w.wantReady("later", metav1.ConditionFalse, problem.ReasonVersionConflict)
+		w.e.DeleteRule("first")
+		w.settle()
+		w.wantReady("later", metav1.ConditionTrue, problem.ReasonSynced)
+		w.wantValue(cm("x"), "1")
+	})
+}
+
 // A rule whose template uses up what all rules of a copy may take together keeps that copy as it is. What other rules select besides is
 // copied as before.
 func TestATemplateStopsNoOtherCopies(t *testing.T) {

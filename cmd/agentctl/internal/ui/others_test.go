@@ -222,14 +222,19 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// Who announces the body of a request and sends none is hung up on, whatever they ask for.
+// Who announces the body of a request and sends none is hung up on, whatever they ask for; and so is who asks for nothing, for half of
+// something, or for nothing more.
 func TestBodiesThatDoNotCome(t *testing.T) {
 	t.Parallel()
 	s := apitest.New()
 	t.Cleanup(s.Close)
 	_, at := openToOthers(t, noUses(), s)
 	var all sync.WaitGroup
+	said := []string{"", "GET /page.css HTTP/1.1\r\nHost: " + at.Host, "GET /page.css HTTP/1.1\r\nHost: " + at.Host + "\r\n\r\n"}
 	for _, asked := range []string{"GET /readyz", "GET /page.css", "POST /", "POST /signin", "POST /signout"} {
+		said = append(said, fmt.Sprintf("%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 9\r\n\r\n", asked, at.Host))
+	}
+	for _, text := range said {
 		all.Go(func() {
 			dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // of this test
 			conn, err := dialer.DialContext(t.Context(), "tcp", at.Host)
@@ -239,9 +244,9 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 			}
 			defer conn.Close()
 			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 9\r\n\r\n", asked, at.Host)
+			fmt.Fprint(conn, text)
 			if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("%s: still there after a minute", asked)
+				t.Errorf("%q: still there after a minute", text)
 			}
 		})
 	}
