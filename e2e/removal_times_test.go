@@ -87,6 +87,8 @@ func roundTrips(t *testing.T, c *harness.Cluster) (slowest func() time.Duration)
 			case <-enough:
 				told <- most
 				return
+			case <-t.Context().Done(): // the test has failed, and nobody asks
+				return
 			case <-time.After(100 * time.Millisecond):
 			}
 		}

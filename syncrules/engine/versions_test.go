@@ -45,8 +45,7 @@ func TestANewRuleTakesNoVersionAway(t *testing.T) {
 	})
 }
 
-// TestAnOlderRuleHasItsVersion: whoever's it is, a rule of another version waits for it, and says so; what selects objects of other kinds
-// does not.
+// TestAnOlderRuleHasItsVersion: whoever's it is, a rule of another version waits for it, and says so, until it is gone.
 func TestAnOlderRuleHasItsVersion(t *testing.T) {
 	inWorld(t, func(w *world) {
 		at := time.Now()
