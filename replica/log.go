@@ -27,6 +27,8 @@ import (
 type Log interface {
 	// Append hands over an operation. It is called with locks held, and must not block.
 	Append(op []byte)
+	// AppendLater is Append of what nobody waits for, and what is had from peers again if a crash loses it: it may wait for others for a while.
+	AppendLater(op []byte)
 	// Wait blocks while too much waits for the disk, and returns the error after which nothing gets
 	// there any more.
 	Wait() error

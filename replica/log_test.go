@@ -26,8 +26,9 @@ type memoryLog struct {
 	full    error
 }
 
-func (l *memoryLog) Append(op []byte) { l.queue = append(l.queue, bytes.Clone(op)) }
-func (l *memoryLog) Wait() error      { return l.full }
+func (l *memoryLog) Append(op []byte)      { l.queue = append(l.queue, bytes.Clone(op)) }
+func (l *memoryLog) AppendLater(op []byte) { l.Append(op) }
+func (l *memoryLog) Wait() error           { return l.full }
 
 // commit makes the first n operations that wait durable.
 func (l *memoryLog) commit(t fatal, n int) {

@@ -59,7 +59,7 @@ func (r *Replica) take(m *message, introducer string) (fresh, pull bool, err err
 	out.changes, r.state.displaced = append(out.changes, r.state.displaced...), nil
 	awaited := out.fresh && m.entry != nil && m.entry.Key.Kind == KindAdmission && r.state.awaited.Take(m.entry.Key.Name)
 	if r.log != nil && (out.fresh || r.state.knowledge(m) != before) {
-		r.log.Append(appendBytes(nil, opMessage, m.bytes()))
+		r.log.AppendLater(appendBytes(nil, opMessage, m.bytes()))
 	}
 	switch {
 	case introducer == "":

@@ -119,7 +119,7 @@ func victim(dir string) {
 func waits(t *Term) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.queue) > 0
+	return len(t.waiting.ops) > 0
 }
 
 // TestKilled kills an agent's disk work at random points, many times, and then looks for anything that was broadcast

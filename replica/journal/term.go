@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -24,13 +25,20 @@ type Term struct {
 
 	mu      sync.Mutex
 	room    sync.Cond // of mu: less waits, or err is set
-	queue   [][]byte
-	waiting int
+	waiting waiting
 	err     error // after which nothing becomes durable
 
-	wake  chan struct{} // something waits, or err is set
+	wake  chan struct{} // it is due, or err is set
 	ended chan struct{} // closed when err is set
 	done  sync.WaitGroup
+}
+
+// waiting is the operations that wait for the disk.
+type waiting struct {
+	ops   [][]byte
+	size  int  // in bytes
+	due   bool // they are to be written now,
+	timed bool // or in a while
 }
 
 // Lead blocks until this agent leads the group, and the machine has applied all that the group made durable
@@ -96,14 +104,35 @@ func (t *Term) watch() {
 }
 
 // Append queues an operation, which the journal keeps. It does not block.
-func (t *Term) Append(op []byte) {
+func (t *Term) Append(op []byte) { t.enqueue(op, true) }
+
+// AppendLater is Append of an operation that waits for others, for up to [maxWait]. So they share commits of the disk, which is what
+// everything else on that disk waits for.
+func (t *Term) AppendLater(op []byte) { t.enqueue(op, false) }
+
+func (t *Term) enqueue(op []byte, now bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.err != nil {
 		return
 	}
-	t.queue = append(t.queue, op)
-	t.waiting += len(op)
+	w := &t.waiting
+	w.ops, w.size = append(w.ops, op), w.size+len(op)
+	switch {
+	case now || w.size >= maxBatch:
+		w.due = true
+		t.signal()
+	case !w.due && !w.timed:
+		w.timed = true
+		time.AfterFunc(maxWait, t.late)
+	}
+}
+
+// late is called once something has waited for long enough.
+func (t *Term) late() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting.due, t.waiting.timed = true, false
 	t.signal()
 }
 
@@ -118,7 +147,7 @@ func (t *Term) signal() {
 func (t *Term) Wait() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for t.waiting > maxWaiting && t.err == nil {
+	for t.waiting.size > maxWaiting && t.err == nil {
 		t.room.Wait()
 	}
 	return t.err
@@ -146,7 +175,7 @@ func (t *Term) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.err == nil {
-		t.err = err
+		t.err, t.waiting.due = err, true
 		close(t.ended)
 	}
 	t.room.Broadcast()
@@ -171,23 +200,27 @@ func (t *Term) write() {
 func (t *Term) closed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.err != nil && len(t.queue) == 0
+	return t.err != nil && len(t.waiting.ops) == 0
 }
 
-// take returns the next operations to append together.
+// take returns the next operations to append together, none while nothing is due.
 func (t *Term) take() [][]byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	w := &t.waiting
+	if !w.due {
+		return nil
+	}
 	n, size := 0, 0
-	for n < len(t.queue) && (n == 0 || size+len(t.queue[n]) <= maxBatch) {
-		size += len(t.queue[n])
+	for n < len(w.ops) && (n == 0 || size+len(w.ops[n]) <= maxBatch) {
+		size += len(w.ops[n])
 		n++
 	}
-	ops := t.queue[:n:n]
-	if t.queue = t.queue[n:]; len(t.queue) == 0 {
-		t.queue = nil
+	ops := w.ops[:n:n]
+	w.size -= size
+	if w.ops = w.ops[n:]; len(w.ops) == 0 {
+		w.ops, w.due = nil, false
 	}
-	t.waiting -= size
 	t.room.Broadcast()
 	return ops
 }
