@@ -19,7 +19,7 @@ type Keys struct {
 	workqueue.TypedDelayingInterface[place.Key] // lives from Open to ShutDown
 
 	lines   func(k place.Key) []turns.Path
-	pending map[place.Key]state
+	pending table[state]
 	byKind  map[schema.GroupKind]int // how many of pending
 	waiting *waiting
 }
@@ -35,7 +35,7 @@ const (
 
 // New returns one that is not open. lines are those in which a key may wait, which is asked with the lock of the engine held.
 func New(lines func(k place.Key) []turns.Path) Keys {
-	return Keys{lines: lines, pending: map[place.Key]state{}, byKind: map[schema.GroupKind]int{}, waiting: newWaiting()}
+	return Keys{lines: lines, byKind: map[schema.GroupKind]int{}, waiting: &waiting{}}
 }
 
 // Open makes the queue ready for use.
@@ -47,14 +47,14 @@ func (q *Keys) Open() {
 
 // EnqueueLocked puts a key up for a decision. If it waits already, it stays where it is.
 func (q *Keys) EnqueueLocked(k place.Key) {
-	if at := q.pending[k]; at == 0 || at == working {
+	if at, _ := q.pending.get(k); at == 0 || at == working {
 		q.enqueueLocked(k, q.lines(k))
 	}
 }
 
 // EnqueueForLocked is EnqueueLocked in the shortest of some lines: those of whom it is because of. So nobody has a key wait behind others that is put up for somebody else, too.
 func (q *Keys) EnqueueForLocked(k place.Key, lines func() []turns.Path) {
-	switch q.pending[k] {
+	switch at, _ := q.pending.get(k); at {
 	case queued:
 		q.waiting.move(k, lines)
 	case parked:
@@ -70,10 +70,10 @@ func (q *Keys) enqueueLocked(k place.Key, lines []turns.Path) {
 }
 
 func (q *Keys) setLocked(k place.Key, to state) {
-	if q.pending[k] == 0 {
+	if _, has := q.pending.get(k); !has {
 		q.byKind[k.GroupKind]++
 	}
-	q.pending[k] = to
+	q.pending.set(k, to)
 }
 
 // ParkLocked lets a key count as pending that waits for its turn elsewhere, once its turn here has come. Until UnparkLocked it is not put up.
@@ -114,10 +114,10 @@ func (q *Keys) TakenLocked(k place.Key) { q.setLocked(k, working) }
 
 // DoneLocked returns true when no key of the kind is pending any more.
 func (q *Keys) DoneLocked(k place.Key) bool {
-	if q.pending[k] != working {
+	if at, _ := q.pending.get(k); at != working {
 		return false // put up again meanwhile
 	}
-	delete(q.pending, k)
+	q.pending.delete(k)
 	q.byKind[k.GroupKind]--
 	if q.byKind[k.GroupKind] > 0 {
 		return false

@@ -78,10 +78,10 @@ func count(names []string, prefix string) (n int) {
 // wantNothingKept checks that the queue is as at first.
 func wantNothingKept(t *testing.T, q *Keys) {
 	t.Helper()
-	if len(q.pending) > 0 || q.PendingLocked([]schema.GroupKind{kind}) || q.Len() > 0 {
-		t.Errorf("pending are %v, of %v", q.pending, q.byKind)
+	if q.pending.len() > 0 || q.PendingLocked([]schema.GroupKind{kind}) || q.Len() > 0 {
+		t.Errorf("pending are %v, of %v", q.pending.of, q.byKind)
 	}
-	if w := q.waiting; len(w.front)+len(w.valid)+w.lines.Len()+len(w.sorted)+len(w.next) > 0 {
+	if w := q.waiting; len(w.front)+w.valid.len()+w.lines.Len()+w.sorted.len()+w.next.len() > 0 {
 		t.Errorf("what is kept: %+v", w)
 	}
 }
@@ -167,7 +167,7 @@ func TestDelays(t *testing.T) {
 	if got := take(t, q, 2); count(got, "b") != 1 {
 		t.Errorf("taken are %v", got)
 	}
-	if _, ok := q.pending[late]; ok {
+	if _, ok := q.pending.get(late); ok {
 		t.Error("what nobody put up without a delay is not pending")
 	}
 	q.EnqueueLocked(late)
@@ -354,7 +354,7 @@ func TestManyWorkers(t *testing.T) {
 	}
 	for idle := false; !idle; time.Sleep(time.Millisecond) {
 		mu.Lock()
-		idle = len(q.pending) == 0
+		idle = q.pending.len() == 0
 		mu.Unlock()
 	}
 	q.ShutDown() // some delays may not have ended: what they are for was put up without one, too
@@ -364,7 +364,7 @@ func TestManyWorkers(t *testing.T) {
 			t.Errorf("version %d of %s was seen last, want %d", done[k], k, want)
 		}
 	}
-	if len(q.pending)+q.waiting.Len() > 0 {
-		t.Errorf("pending are %v, and %d wait", q.pending, q.waiting.Len())
+	if q.pending.len()+q.waiting.Len() > 0 {
+		t.Errorf("pending are %v, and %d wait", q.pending.of, q.waiting.Len())
 	}
 }

@@ -15,11 +15,11 @@ type waiting struct {
 	mu     sync.Mutex
 	front  []place.Key // before all lines: whose turn it is, and whose delay has ended, of which nobody knows yet in which line they belong
 	lines  turns.Lines[ticket]
-	valid  map[place.Key]ticket // of each key in lines: others were for lines that it has left
+	valid  table[ticket] // of each key in lines: others were for lines that it has left
 	issued uint64
-	old    int                      // how many tickets in lines are not valid, at most
-	sorted map[place.Key]turns.Path // the lines of those that are about to be put there
-	next   map[place.Key]struct{}   // those out of lines that a worker has taken, and not asked about yet
+	old    int               // how many tickets in lines are not valid, at most
+	sorted table[turns.Path] // the lines of those that are about to be put there
+	next   table[struct{}]   // those out of lines that a worker has taken, and not asked about yet
 }
 
 // ticket is a key in a line.
@@ -33,47 +33,47 @@ type ticket struct {
 // manyOld is how many tickets are kept that are not valid any more, beside as many as there are valid ones.
 const manyOld = 1024
 
-func newWaiting() *waiting {
-	return &waiting{valid: map[place.Key]ticket{}, sorted: map[place.Key]turns.Path{}, next: map[place.Key]struct{}{}}
-}
-
 // Push has a key wait.
 func (w *waiting) Push(k place.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	path, ok := w.sorted[k]
+	path, ok := w.sorted.get(k)
 	if !ok {
 		w.front = append(w.front, k)
 		return
 	}
-	delete(w.sorted, k)
+	w.sorted.delete(k)
 	_, before := w.lines.Shortest([]turns.Path{path})
 	w.line(k, path, before)
 }
 
 // line has a key wait in a line, and in no other.
 func (w *waiting) line(k place.Key, path turns.Path, before float64) {
-	if t, waits := w.valid[k]; waits {
+	if t, waits := w.valid.get(k); waits {
 		w.lines.Leave(t.path)
 		w.old++
 	}
 	w.issued++
-	w.valid[k] = ticket{k, w.issued, path, before}
-	w.lines.Push(path, w.valid[k])
-	if w.old > len(w.valid)+manyOld {
+	t := ticket{k, w.issued, path, before}
+	w.valid.set(k, t)
+	w.lines.Push(path, t)
+	if w.old > w.valid.len()+manyOld {
 		w.lines.Tidy(w.isValid)
 		w.old = 0
 	}
 }
 
-func (w *waiting) isValid(t ticket) bool { return w.valid[t.key].n == t.n }
+func (w *waiting) isValid(t ticket) bool {
+	valid, _ := w.valid.get(t.key)
+	return valid.n == t.n
+}
 
 // Touch is told that a key that waits is put up again.
 func (w *waiting) Touch(k place.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if path, ok := w.sorted[k]; ok {
-		delete(w.sorted, k)
+	if path, ok := w.sorted.get(k); ok {
+		w.sorted.delete(k)
 		w.moveTo(k, []turns.Path{path})
 	}
 }
@@ -85,7 +85,7 @@ func (w *waiting) Len() int {
 	return w.len()
 }
 
-func (w *waiting) len() int { return len(w.front) + len(w.valid) }
+func (w *waiting) len() int { return len(w.front) + w.valid.len() }
 
 // Pop takes the next key. There is one.
 func (w *waiting) Pop() (k place.Key) {
@@ -97,26 +97,26 @@ func (w *waiting) Pop() (k place.Key) {
 		return k
 	}
 	t := w.lines.Pop(w.isValid)
-	delete(w.valid, t.key)
-	w.next[t.key] = struct{}{}
+	w.valid.delete(t.key)
+	w.next.set(t.key, struct{}{})
 	return t.key
 }
 
 // move has a key that waits in a line, or is about to, wait in another one if far fewer come before it there.
 func (w *waiting) move(k place.Key, paths func() []turns.Path) {
-	const few = 2
+	const fewBefore = 2
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, sorted := w.sorted[k]; sorted {
+	if _, sorted := w.sorted.get(k); sorted {
 		w.sortTo(k, paths())
-	} else if w.valid[k].before > few {
+	} else if t, _ := w.valid.get(k); t.before > fewBefore {
 		w.moveTo(k, paths())
 	}
 }
 
 func (w *waiting) moveTo(k place.Key, paths []turns.Path) {
 	path, before := w.lines.Shortest(paths)
-	if t, waits := w.valid[k]; waits && before < t.before/2 {
+	if t, waits := w.valid.get(k); waits && before < t.before/2 {
 		w.line(k, path, before)
 	}
 }
@@ -125,8 +125,8 @@ func (w *waiting) moveTo(k place.Key, paths []turns.Path) {
 func (w *waiting) isNext(k place.Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, next := w.next[k]
-	delete(w.next, k)
+	_, next := w.next.get(k)
+	w.next.delete(k)
 	return next || w.len() == 0
 }
 
@@ -134,8 +134,8 @@ func (w *waiting) isNext(k place.Key) bool {
 func (w *waiting) forget(k place.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.sorted, k)
-	delete(w.next, k)
+	w.sorted.delete(k)
+	w.next.delete(k)
 }
 
 // sort has a key that is put up next, or once a worker is done with it, wait in the shortest of some lines.
@@ -146,8 +146,9 @@ func (w *waiting) sort(k place.Key, paths []turns.Path) {
 }
 
 func (w *waiting) sortTo(k place.Key, paths []turns.Path) {
-	if path, ok := w.sorted[k]; ok {
+	if path, ok := w.sorted.get(k); ok {
 		paths = append([]turns.Path{path}, paths...)
 	}
-	w.sorted[k], _ = w.lines.Shortest(paths)
+	path, _ := w.lines.Shortest(paths)
+	w.sorted.set(k, path)
 }
