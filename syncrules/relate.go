@@ -70,6 +70,6 @@ func UnusableText(rule string, err error) string {
 
 // ClashText says that a rule is about another version of a kind than an older rule. Objects of a kind are read in one
 // version only.
-func ClashText(want schema.GroupVersionKind, older string) string {
-	return fmt.Sprintf("it is about version %s of %s, an older rule about %s; use one version for all", want.Version, want.GroupKind(), older)
+func ClashText(want schema.GroupVersionKind, older, version string) string {
+	return fmt.Sprintf("it is about version %s of %s, and rule %s, which is older, about %s: use one version in both", want.Version, want.GroupKind(), older, version)
 }

@@ -24,7 +24,7 @@ func (j *job) written() schema.GroupVersionKind {
 	if j.kind == nil {
 		return schema.GroupVersionKind{}
 	}
-	return j.kind.written
+	return j.kind.written.GroupVersionKind
 }
 
 // offers are the claims that offer something; if w is given, something that can be rendered.

@@ -108,8 +108,8 @@ func (e *Engine) suspectWriteLocked(d syncrules.Decision, p *problem.Problem) {
 		return
 	}
 	gvk := d.Object.GroupVersionKind()
-	if k := e.rules.kinds[gvk.GroupKind()]; k != nil && k.written == gvk {
-		gvk = k.written // its names are no parts of an object
+	if k := e.rules.kinds[gvk.GroupKind()]; k != nil && k.written.GroupVersionKind == gvk {
+		gvk = k.written.GroupVersionKind // its names are no parts of an object
 	}
 	if p.Namespace {
 		gvk = namespaces.Kind()

@@ -179,7 +179,7 @@ func (s *ruleSet) any(is func(*rule) bool) bool {
 type kind struct {
 	// read and written are the versions that sources and copies of the kind are looked at in: those of the
 	// oldest usable rule.
-	read, written schema.GroupVersionKind
+	read, written inforce.Version
 	// readers have sources of the kind, writers copies; both by name. A rule that does not move is in both.
 	readers, writers []*rule
 	// observed says that one of writers only looks.
@@ -229,22 +229,11 @@ func (r *rule) settleVersions(of func(schema.GroupKind) *kind) {
 	if r.clash = ""; r.compiled == nil || r.surplus != "" {
 		return
 	}
-	type version struct{ have, want *schema.GroupVersionKind }
-	read := r.compiled.Kind()
-	versions := []version{{&of(r.kind()).read, &read}}
-	for i := range r.targets {
-		gvk := &r.targets[i].GVK
-		versions = append(versions, version{&of(gvk.GroupKind()).written, gvk})
+	wishes := []inforce.Wish{{Has: &of(r.kind()).read, Wants: r.compiled.Kind()}}
+	for _, s := range r.targets {
+		wishes = append(wishes, inforce.Wish{Has: &of(s.GVK.GroupKind()).written, Wants: s.GVK})
 	}
-	for _, v := range versions {
-		if !v.have.Empty() && *v.have != *v.want {
-			r.clash = syncrules.ClashText(*v.want, v.have.Version)
-			return
-		}
-	}
-	for _, v := range versions {
-		*v.have = *v.want
-	}
+	r.clash = inforce.Clash(r.name, wishes)
 }
 
 // staleRuleLocked makes everything that is about the rule be looked at again.

@@ -181,7 +181,7 @@ func (e *Engine) wantedLocalsLocked() map[Scope]bool {
 		namespaces := map[string]bool{}
 		for _, r := range k.writers {
 			for _, s := range r.targets {
-				if s.GVK == k.written && !r.idle() {
+				if s.GVK == k.written.GroupVersionKind && !r.idle() {
 					namespaces[s.Namespace] = true
 				}
 			}
@@ -190,7 +190,7 @@ func (e *Engine) wantedLocalsLocked() map[Scope]bool {
 			namespaces = map[string]bool{"": true}
 		}
 		for ns := range namespaces {
-			wanted[place.Copies(k.written, ns)] = true
+			wanted[place.Copies(k.written.GroupVersionKind, ns)] = true
 		}
 	}
 	return wanted

@@ -59,6 +59,9 @@ func TestAnOlderRuleHasItsVersion(t *testing.T) {
 		w.peers[a].put(configMap("x", "1"))
 		w.settle()
 		w.wantReady("later", metav1.ConditionFalse, problem.ReasonVersionConflict)
+		if m := w.report("later").Conditions[0].Message; !strings.Contains(m, "rule first, which is older, about v9") {
+			t.Errorf("it says %q", m)
+		}
 		w.e.DeleteRule("first")
 		w.settle()
 		w.wantReady("later", metav1.ConditionTrue, problem.ReasonSynced)

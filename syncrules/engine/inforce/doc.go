@@ -17,5 +17,7 @@
 //
 // An edit of a rule may leave it in force (Edits), and what it is about has to be looked at again (Edited, About).
 //
+// Objects of a kind are looked at in one version: that of the oldest rule about it. Clash has rules of others wait.
+//
 // Nothing here has a lock or a clock: the caller has both.
 package inforce

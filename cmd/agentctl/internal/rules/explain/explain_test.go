@@ -320,7 +320,7 @@ func TestVersionOfTheOldestRule(t *testing.T) {
 		return &ruleInForce{api: api, compiled: compiled}
 	}
 	q := &inquiry{rules: []*ruleInForce{rule("a", "v1", 0), rule("b", "v2", time.Hour), rule("c", "v3", time.Hour), rule("d", "v4", time.Minute)}}
-	if got := q.version(schema.GroupKind{Group: "example.com", Kind: "Thing"}); got != "v2" {
-		t.Errorf("version %s, want that of the oldest, by name", got)
+	if got, of := q.version(schema.GroupKind{Group: "example.com", Kind: "Thing"}); got != "v2" || of != "b" {
+		t.Errorf("version %s of rule %s, want that of the oldest, by name", got, of)
 	}
 }

@@ -36,7 +36,7 @@ func (q *inquiry) explainObject(ctx context.Context, at syncrules.Place, given *
 	if given == nil && here != nil && syncrules.IsCopy(here) {
 		source = syncrules.Source(here)
 	}
-	if version := q.version(source.GroupKind()); given == nil && version != "" && version != source.Version {
+	if version, _ := q.version(source.GroupKind()); given == nil && version != "" && version != source.Version {
 		source.Version = version // it is judged as rules read it
 		if source.GroupKind() == at.GroupKind() {
 			at.Version = version

@@ -70,9 +70,9 @@ func (q *inquiry) rule(name string) *ruleInForce {
 	return nil
 }
 
-// version is the one in which objects of a kind are read: that of the oldest rule about it, as with an agent. A rule of
+// version is the one in which objects of a kind are read, and the rule that it is of: the oldest one about it, as with an agent. A rule of
 // a file that is not in force is younger than all others.
-func (q *inquiry) version(gk schema.GroupKind) string {
+func (q *inquiry) version(gk schema.GroupKind) (version, rule string) {
 	var oldest *ruleInForce
 	for _, r := range q.rules { // by name
 		if r.compiled != nil && r.compiled.Kind().GroupKind() == gk && (oldest == nil || r.older(oldest)) {
@@ -80,9 +80,9 @@ func (q *inquiry) version(gk schema.GroupKind) string {
 		}
 	}
 	if oldest == nil {
-		return ""
+		return "", ""
 	}
-	return oldest.compiled.Kind().Version
+	return oldest.compiled.Kind().Version, oldest.api.Name
 }
 
 func (r *ruleInForce) older(o *ruleInForce) bool {
@@ -111,9 +111,9 @@ func (q *inquiry) relate(r *ruleInForce, from, to *reached) (said, why string) {
 	rel, why := r.compiled.Relate(syncrules.ClusterPair{
 		To: to.cluster, From: from.name, Features: from.features, FeaturesKnown: from.featuresWhy == "",
 	})
-	switch version := q.version(kind.GroupKind()); {
+	switch version, older := q.version(kind.GroupKind()); {
 	case kind.Version != version:
-		return verdict.Held, name + ": " + syncrules.ClashText(kind, version)
+		return verdict.Held, name + ": " + syncrules.ClashText(kind, older, version)
 	case r.compiled.Targets(to.cluster) == where.No:
 		return verdict.No, why
 	case !to.local && r.file == "" && to.rulesWhy != "":
