@@ -22,12 +22,12 @@ import (
 // durable: its origin has it. What we sign is told to nobody before it is durable, so that a
 // number is used once, whatever line the process dies at.
 //
-//	peer's message ──► merge ──► forward, append ─ ─ ─► durable
+//	peer's message ──► merge ──► forward, append ─ ─ ─► durable, with others
 //	own change ──► sign ──► append ──► durable ──► merge, broadcast
 type Log interface {
 	// Append hands over an operation. It is called with locks held, and must not block.
 	Append(op []byte)
-	// AppendLater is Append of what nobody waits for, and what is had from peers again if a crash loses it: it may wait for others for a while.
+	// AppendLater is Append of what nobody waits for, and what its origin or peers have if a crash loses it: it may wait for others for a while.
 	AppendLater(op []byte)
 	// Wait blocks while too much waits for the disk, and returns the error after which nothing gets
 	// there any more.
@@ -44,8 +44,7 @@ const (
 	opNote
 )
 
-// Open begins an epoch of our own, or goes on with the newest that is held. Without a log nothing
-// outlives the process.
+// Open begins an epoch of our own, or goes on with the newest that is held. Without a log nothing outlives the process.
 func (r *Replica) Open(epoch uint64, log Log) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,8 +79,7 @@ func (s *State) lastEpoch() uint64 {
 	return o.layers[len(o.layers)-1].epoch
 }
 
-// draft is a state with our own entries alone, to sign further ones in: they are in the other
-// state once they are durable.
+// draft is a state with our own entries alone, to sign further ones in: they are in the other state once they are durable.
 func (s *State) draft() *State {
 	d := newState(s.self, s.limits)
 	o := s.origins[s.self]
@@ -142,9 +140,8 @@ func (s *State) forget(origin string) {
 	delete(s.origins, origin)
 }
 
-// Apply takes operations that are durable now, from one goroutine. mine says that this run appended
-// them; then what peers sent is merged already, and what we signed is broadcast. Its error says
-// that the log was not written by this version.
+// Apply takes operations that are durable now, from one goroutine. mine says that this run appended them; then what peers sent is merged
+// already, and what we signed is broadcast. Its error says that the log was not written by this version.
 func (r *Replica) Apply(ops [][]byte, mine bool) error {
 	var own [][]byte
 	r.mu.Lock()

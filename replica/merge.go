@@ -10,10 +10,9 @@ import (
 	"slices"
 )
 
-// Merge merges a message from a peer; msg is not kept. introducer is the pinned member
-// that vouches for it, as for all of its delta, "" for news. fresh says that it was new here and is worth
-// forwarding; pull, that something is known to be missing. In a delta only a head asks for
-// a pull, since the numbers of its entries have gaps by nature.
+// Merge merges a message from a peer; msg is not kept. introducer is the pinned member that vouches for it, as for all of its delta, "" for
+// news. fresh says that it was new here and is worth forwarding; pull, that something is known to be missing. In a delta only a head asks
+// for a pull, since the numbers of its entries have gaps by nature.
 func (r *Replica) Merge(msg []byte, introducer string) (fresh, pull bool, err error) {
 	m, err := r.decode(msg)
 	if err != nil {
@@ -58,8 +57,12 @@ func (r *Replica) take(m *message, introducer string) (fresh, pull bool, err err
 	out, err := r.mergeLocked(m)
 	out.changes, r.state.displaced = append(out.changes, r.state.displaced...), nil
 	awaited := out.fresh && m.entry != nil && m.entry.Key.Kind == KindAdmission && r.state.awaited.Take(m.entry.Key.Name)
-	if r.log != nil && (out.fresh || r.state.knowledge(m) != before) {
-		r.log.AppendLater(appendBytes(nil, opMessage, m.bytes()))
+	if now := r.state.knowledge(m); r.log != nil && (out.fresh || now != before) {
+		add := r.log.AppendLater
+		if now.clone != before.clone || m.entry != nil && m.entry.Key.Kind == KindAdmission {
+			add = r.log.Append // nobody else may have the proof; pins that are recorded elsewhere refer to an admission
+		}
+		add(appendBytes(nil, opMessage, m.bytes()))
 	}
 	switch {
 	case introducer == "":
@@ -109,9 +112,8 @@ func (r *Replica) Reshare() {
 	r.digest = nil
 }
 
-// known spares the signature check of what is held, as most of what gossip brings. Of a head
-// that closes a delta it spares no more than that.
-// removals tells whether any was merged since.
+// known spares the signature check of what is held, as most of what gossip brings. Of a head that closes a delta it spares no more than
+// that. removals tells whether any was merged since.
 func (r *Replica) known(m *message) (known bool, removals uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,8 +150,8 @@ func (s *State) knows(m *message) bool {
 	return held != nil && held.hash == m.entry.hash
 }
 
-// authenticate finds the origin's key and checks the signature. An unknown origin is
-// introduced by its own Cluster entry, if that came from a pinned member.
+// authenticate finds the origin's key and checks the signature. An unknown origin is introduced by its own Cluster entry, if that came
+// from a pinned member.
 func (r *Replica) authenticate(m *message, introducer string) error {
 	origin := m.origin()
 	if origin == r.self {

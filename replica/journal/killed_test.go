@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -27,8 +28,8 @@ import (
 	"github.com/roster-mesh/roster/replica"
 )
 
-// victimDir makes the test binary the process that is killed.
-const victimDir = "ROSTER_JOURNAL_VICTIM"
+// victimDir makes the test binary the process that is killed, and victimRun is the number of its start.
+const victimDir, victimRun = "ROSTER_JOURNAL_VICTIM", "ROSTER_JOURNAL_RUN"
 
 var (
 	kills = flag.Int("kills", 20, "how often TestKilled kills")
@@ -72,39 +73,48 @@ func openReplica(ctx context.Context, dir string, say func(...[]byte)) (*Journal
 	return j, term, r, r.Open(max(r.LastEpoch(), 1), term)
 }
 
-// victim publishes and merges as fast as it can, and writes all that it broadcasts to its standard output.
+// victim publishes and merges as fast as it can, or only merges, and writes all that it broadcasts, and what it merges, to its standard output.
 func victim(dir string) {
-	_, term, r, err := openReplica(context.Background(), dir, func(msgs ...[]byte) {
+	run, err := strconv.ParseUint(os.Getenv(victimRun), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	say := func(msgs ...[]byte) {
 		for _, msg := range msgs {
 			_, _ = os.Stdout.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(msg))), msg...))
 		}
-	})
+	}
+	_, term, r, err := openReplica(context.Background(), dir, say)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	peer, err := replica.New(replica.Options{Self: "b", PrivateKey: keyOf("b"), Keyring: ring{}, Epoch: max(r.Progress("b").Epoch, 1) + 1})
+	peer, err := replica.New(replica.Options{Self: "b", PrivateKey: keyOf("b"), Keyring: ring{}, Epoch: run + 1})
 	if err != nil {
 		panic(err)
 	}
-	random := rand.New(rand.NewPCG(r.Progress("a").Sequence, 0))
-	for {
+	random := rand.New(rand.NewPCG(run, 0))
+	for merges := run%2 == 0; ; {
 		key := replica.Key{Kind: replica.KindRule, Name: fmt.Sprint("r", random.IntN(50))}
 		status := replica.Live
 		payload := bytes.Repeat([]byte{'x'}, random.IntN(20_000))
 		if random.IntN(5) == 0 {
 			status, payload = replica.Deleted, nil
 		}
-		if _, err := r.Publish(key, status, payload); err != nil {
+		if merges { // slowly: so it waits for the time to write it, and not for the size
+			payload = payload[:min(len(payload), 100)]
+			time.Sleep(time.Millisecond)
+		} else if _, err := r.Publish(key, status, payload); err != nil {
 			panic(err)
 		}
-		if random.IntN(20) == 0 {
+		if !merges && random.IntN(20) == 0 {
 			r.Complete()
 		}
 		theirs, err := peer.Publish(key, status, payload)
 		if err != nil {
 			panic(err)
 		}
+		say(theirs...)
 		for _, msg := range theirs {
 			if _, _, err := r.Merge(msg, ""); err != nil {
 				panic(err)
@@ -123,7 +133,7 @@ func waits(t *Term) bool {
 }
 
 // TestKilled kills an agent's disk work at random points, many times, and then looks for anything that was broadcast
-// and is not held, and for a number that was signed twice.
+// and is not held, for a number that was signed twice, and for what a peer said that cannot be had from others again.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	told := map[string][]byte{} // number → message
@@ -132,9 +142,9 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(*seed, 0))
-	for range *kills {
-		for _, msg := range runVictim(t, dir, time.Duration(random.IntN(400))*time.Millisecond) {
-			if n, ok := number(msg); ok {
+	for run := range *kills {
+		for _, msg := range runVictim(t, dir, run+1, time.Duration(random.IntN(400))*time.Millisecond) {
+			if n, ok := number(msg); ok && replica.Origin(msg) == "a" {
 				if before, twice := told[n]; twice && !bytes.Equal(before, msg) {
 					t.Fatalf("%s was signed twice", n)
 				}
@@ -160,22 +170,34 @@ func TestKilled(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if lacks, err := r.Lacks(peer.Digest()); err != nil || lacks || len(peer.Clones()) > 0 || len(told) == 0 {
-		t.Errorf("of %d numbers something is lost: %t, %v; clones: %v; %+v", len(told), lacks, err, peer.Clones(), r.Progress("a"))
-	}
-	for _, e := range peer.EntriesOf("a", replica.KindRule) {
-		if held, ok := r.Lookup(e.Key, "a"); !ok || held.Sequence != e.Sequence {
-			t.Errorf("%v: %d was told and %d is held", e.Key, e.Sequence, held.Sequence)
+	holds := func(origin string) (lost int) {
+		for _, e := range peer.EntriesOf(origin, replica.KindRule) {
+			if held, ok := r.Lookup(e.Key, origin); !ok || held.Epoch != e.Epoch || held.Sequence != e.Sequence {
+				lost++
+			}
 		}
+		return lost
 	}
-	t.Logf("%d numbers told, %d signed", len(told), r.Progress("a").Sequence)
+	if lost := holds("a"); lost > 0 || len(peer.Clones()) > 0 || len(told) == 0 {
+		t.Errorf("of %d numbers something is lost, of %d entries; clones: %v; %+v", len(told), lost, peer.Clones(), r.Progress("a"))
+	}
+	t.Logf("%d numbers told, %d signed; %d entries of the peer are not there", len(told), r.Progress("a").Sequence, holds("b"))
+	if err := peer.Delta(r.Digest(), func(msg []byte) error {
+		_, _, err := r.Merge(msg, "p")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if lacks, err := r.Lacks(peer.Digest()); err != nil || lacks || holds("a")+holds("b") > 0 {
+		t.Errorf("what others have is not had from them: %t, %v; %+v", lacks, err, r.Progress("b"))
+	}
 }
 
 // runVictim returns what the process broadcast until it was killed, after it had begun to work for d.
-func runVictim(t *testing.T, dir string, d time.Duration) (msgs [][]byte) {
+func runVictim(t *testing.T, dir string, run int, d time.Duration) (msgs [][]byte) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), victimDir+"="+dir)
+	cmd.Env = append(os.Environ(), victimDir+"="+dir, victimRun+"="+strconv.Itoa(run))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -21,6 +21,9 @@ func TestLater(t *testing.T) {
 			synctest.Wait()
 			select {
 			case <-term.wake:
+				if want == nil {
+					t.Errorf("%s: it is woken for nothing", what)
+				}
 			default:
 				if len(want) > 0 {
 					t.Errorf("%s: nobody is told that something is due", what)

@@ -37,8 +37,8 @@ type Term struct {
 type waiting struct {
 	ops   [][]byte
 	size  int  // in bytes
-	due   bool // they are to be written now,
-	timed bool // or in a while
+	due   bool // they are to be written now
+	timed bool // late will be called
 }
 
 // Lead blocks until this agent leads the group, and the machine has applied all that the group made durable
@@ -106,8 +106,8 @@ func (t *Term) watch() {
 // Append queues an operation, which the journal keeps. It does not block.
 func (t *Term) Append(op []byte) { t.enqueue(op, true) }
 
-// AppendLater is Append of an operation that waits for others, for up to [maxWait]. So they share commits of the disk, which is what
-// everything else on that disk waits for.
+// AppendLater is Append of an operation that first waits for others, for up to [maxWait]. So they share commits of the disk, which is
+// what everything else on that disk waits for.
 func (t *Term) AppendLater(op []byte) { t.enqueue(op, false) }
 
 func (t *Term) enqueue(op []byte, now bool) {
@@ -128,7 +128,7 @@ func (t *Term) enqueue(op []byte, now bool) {
 	}
 }
 
-// late is called once something has waited for long enough.
+// late is called once something may have waited for long enough.
 func (t *Term) late() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
