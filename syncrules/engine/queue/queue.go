@@ -19,7 +19,7 @@ type Keys struct {
 	workqueue.TypedDelayingInterface[place.Key] // lives from Open to ShutDown
 
 	lines   func(k place.Key) []turns.Path
-	pending table[state]
+	pending *table[state]
 	byKind  map[schema.GroupKind]int // how many of pending
 	waiting *waiting
 }
@@ -35,7 +35,7 @@ const (
 
 // New returns one that is not open. lines are those in which a key may wait, which is asked with the lock of the engine held.
 func New(lines func(k place.Key) []turns.Path) Keys {
-	return Keys{lines: lines, byKind: map[schema.GroupKind]int{}, waiting: &waiting{}}
+	return Keys{lines: lines, pending: &table[state]{}, byKind: map[schema.GroupKind]int{}, waiting: &waiting{}}
 }
 
 // Open makes the queue ready for use.

@@ -79,7 +79,7 @@ func count(names []string, prefix string) (n int) {
 func wantNothingKept(t *testing.T, q *Keys) {
 	t.Helper()
 	if q.pending.len() > 0 || q.PendingLocked([]schema.GroupKind{kind}) || q.Len() > 0 {
-		t.Errorf("pending are %v, of %v", q.pending.of, q.byKind)
+		t.Errorf("pending are %v, of %v", q.pending.entries, q.byKind)
 	}
 	if w := q.waiting; len(w.front)+w.valid.len()+w.lines.Len()+w.sorted.len()+w.next.len() > 0 {
 		t.Errorf("what is kept: %+v", w)
@@ -365,6 +365,6 @@ func TestManyWorkers(t *testing.T) {
 		}
 	}
 	if q.pending.len()+q.waiting.Len() > 0 {
-		t.Errorf("pending are %v, and %d wait", q.pending.of, q.waiting.Len())
+		t.Errorf("pending are %v, and %d wait", q.pending.entries, q.waiting.Len())
 	}
 }

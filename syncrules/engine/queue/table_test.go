@@ -29,7 +29,7 @@ func TestTable(t *testing.T) {
 			want[fmt.Sprint(i)] = i + round
 		}
 		has := map[string]int{}
-		for k, v := range got.of {
+		for k, v := range got.entries {
 			has[k.Name] = v
 		}
 		if _, there := got.get(key("1")); there || got.len() != left || !maps.Equal(has, want) {
@@ -48,11 +48,11 @@ func TestTableIsCopiedSeldom(t *testing.T) {
 	copies := 0
 	for i := range 100_000 {
 		got.set(key(fmt.Sprint(i)), i)
-		most := got.most
+		peak := got.peak
 		if i >= few {
 			got.delete(key(fmt.Sprint(i - few)))
 		}
-		if got.most < most {
+		if got.peak < peak {
 			copies++
 		}
 	}
