@@ -88,12 +88,22 @@ func TestParityC18_LateNamespaceIsNoticed(t *testing.T) {
 // seen by a watch: what this machine gives meanwhile.
 func (r *room) beside(t *testing.T) (slowest func() time.Duration) {
 	t.Helper()
+	i := -1
+	return sampled(t, func(ctx context.Context) (time.Duration, error) {
+		i++
+		return r.plainWrite(ctx, fmt.Sprintf("plain-%d", i))
+	})
+}
+
+// sampled does something again and again until slowest is called, which gives the longest that it took.
+func sampled(t *testing.T, once func(ctx context.Context) (took time.Duration, err error)) (slowest func() time.Duration) {
+	t.Helper()
 	var most time.Duration
-	var writes errgroup.Group
+	var samples errgroup.Group
 	enough := make(chan struct{})
-	writes.Go(func() error {
-		for i := 0; ; i++ {
-			took, err := r.plainWrite(t.Context(), fmt.Sprintf("plain-%d", i))
+	samples.Go(func() error {
+		for {
+			took, err := once(t.Context())
 			if err != nil {
 				return err
 			}
@@ -101,13 +111,15 @@ func (r *room) beside(t *testing.T) (slowest func() time.Duration) {
 			select {
 			case <-enough:
 				return nil
+			case <-t.Context().Done(): // the test has failed, and nobody asks
+				return t.Context().Err()
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
 	})
 	return func() time.Duration {
 		close(enough)
-		if err := writes.Wait(); err != nil {
+		if err := samples.Wait(); err != nil {
 			t.Fatal(err)
 		}
 		return most

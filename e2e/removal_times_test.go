@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/tls"
 	"io"
@@ -76,27 +77,11 @@ func (g *group) watchEnd(t *testing.T, key ed25519.PrivateKey, credentials ...*r
 // request took.
 func roundTrips(t *testing.T, c *harness.Cluster) (slowest func() time.Duration) {
 	t.Helper()
-	enough, told := make(chan struct{}), make(chan time.Duration, 1)
-	go func() {
-		var most time.Duration
-		for {
-			began := time.Now()
-			_ = canRead(t.Context(), c.Config) // where it fails, what it took counts all the same
-			most = max(most, time.Since(began))
-			select {
-			case <-enough:
-				told <- most
-				return
-			case <-t.Context().Done(): // the test has failed, and nobody asks
-				return
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	}()
-	return func() time.Duration {
-		close(enough)
-		return <-told
-	}
+	return sampled(t, func(ctx context.Context) (time.Duration, error) {
+		began := time.Now()
+		_ = canRead(ctx, c.Config) // where it fails, what it took counts all the same
+		return time.Since(began), nil
+	})
 }
 
 // taken is a connection that an agent has taken from who has a key, and speaks on; nil when it refuses that one. The agent looks at the key
