@@ -213,7 +213,7 @@ func (m *Membership) resume() {
 		}
 	}
 	members := m.Members()
-	for _, r := range m.ledger.All() {
+	for _, r := range m.ledger.Which(func(r *removal) bool { return r.AskAll || len(r.Waiting) > 0 }) {
 		if r.AskAll {
 			r.Waiting = members
 			m.ledger.Change(r.Removal, func(held *removal) { held.Waiting, held.AskAll = r.Waiting, false })

@@ -125,10 +125,7 @@ func (m *Membership) carryOut(ctx context.Context) error {
 	m.Hooks.Changed(m.o.ClusterID) // what is held, or counts
 	var errs []error
 	var done []removal
-	for _, r := range m.ledger.All() {
-		if r.Ended || r.ClusterID == m.o.ClusterID {
-			continue
-		}
+	for _, r := range m.ledger.Which(func(r *removal) bool { return !r.Ended && r.ClusterID != m.o.ClusterID }) {
 		if err := m.carryOutOne(ctx, r); err != nil {
 			errs = append(errs, err)
 			continue

@@ -18,7 +18,7 @@ import (
 // removalLines are the lines of ConditionRemovalsConfirmed, newest first: the last removal that was ordered here, and
 // older ones that still wait for confirmations.
 func (m *Membership) removalLines() (lines []string, confirmed bool) {
-	all := slices.DeleteFunc(m.ledger.All(), func(r removal) bool { return !r.Ordered })
+	all := m.ledger.Which(func(r *removal) bool { return r.Ordered })
 	slices.Reverse(all)
 	slices.SortStableFunc(all, func(a, b removal) int { return cmp.Compare(b.Time, a.Time) })
 	confirmed = true
@@ -64,10 +64,8 @@ func (m *Membership) View() (v View) {
 	v.OrderedRemovals, v.Confirmed = m.removalLines()
 	v.Unconfirmed = m.guard.View(m.o.Registry.Name)
 	v.NotAdmittedReason, v.NotAdmitted = m.notAdmitted()
-	for _, r := range m.ledger.All() {
-		if r.ClusterID == m.o.ClusterID && r.Left() {
-			v.Left = removalText(r) + "; agentctl join makes this cluster a member again"
-		}
+	for _, r := range m.ledger.Which(func(r *removal) bool { return r.ClusterID == m.o.ClusterID && r.Left() }) {
+		v.Left = removalText(r) + "; agentctl join makes this cluster a member again"
 	}
 	return v
 }
