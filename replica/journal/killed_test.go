@@ -93,6 +93,15 @@ func victim(dir string) {
 	if err != nil {
 		panic(err)
 	}
+	hear := func(msgs ...[]byte) {
+		say(msgs...)
+		for _, msg := range msgs {
+			if _, _, err := r.Merge(msg, ""); err != nil {
+				panic(err)
+			}
+		}
+	}
+	hear(peer.Complete()...) // of an origin that opens epochs and completes none, few are kept
 	random := rand.New(rand.NewPCG(run, 0))
 	for merges := run%2 == 0; ; {
 		key := replica.Key{Kind: replica.KindRule, Name: fmt.Sprint("r", random.IntN(50))}
@@ -114,12 +123,7 @@ func victim(dir string) {
 		if err != nil {
 			panic(err)
 		}
-		say(theirs...)
-		for _, msg := range theirs {
-			if _, _, err := r.Merge(msg, ""); err != nil {
-				panic(err)
-			}
-		}
+		hear(theirs...)
 		for random.IntN(30) == 0 && term.Wait() == nil && waits(term) {
 			time.Sleep(time.Millisecond)
 		}
