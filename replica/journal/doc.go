@@ -7,7 +7,7 @@
 // It knows nothing of what an operation means, either: a [Machine] applies operations
 // that are durable, and writes and reads snapshots of what they came to. Operations that wait
 // are appended together, as one raft command, so that one commit of the disk carries all that came
-// while the last one lasted. What peers have waits for more of it before that, for up to [maxWait]:
+// while the last one lasted. What peers have waits for more of it before that, for up to [maxDelay]:
 // etcd may wait for its own commits on the same disk.
 //
 // # Alone and in a group

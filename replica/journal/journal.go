@@ -20,8 +20,8 @@ import (
 const (
 	// maxBatch is how many bytes of operations are appended together; one alone may be larger.
 	maxBatch = 256 << 10
-	// maxWait is how long an operation that may wait does so, before it is appended.
-	maxWait = 250 * time.Millisecond
+	// maxDelay is how long an operation that may wait does so, before it is appended.
+	maxDelay = 250 * time.Millisecond
 	// maxWaiting bounds the operations that wait for the disk, in bytes: beyond it [Journal.Wait] blocks.
 	maxWaiting = 8 << 20
 	// minLog is how far the log grows, at least, before there is a snapshot.

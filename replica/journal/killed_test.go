@@ -174,25 +174,26 @@ func TestKilled(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	holds := func(origin string) (lost int) {
+	lost := func(origin string) (n int) {
 		for _, e := range peer.EntriesOf(origin, replica.KindRule) {
 			if held, ok := r.Lookup(e.Key, origin); !ok || held.Epoch != e.Epoch || held.Sequence != e.Sequence {
-				lost++
+				n++
 			}
 		}
-		return lost
+		return n
 	}
-	if lost := holds("a"); lost > 0 || len(peer.Clones()) > 0 || len(told) == 0 {
-		t.Errorf("of %d numbers something is lost, of %d entries; clones: %v; %+v", len(told), lost, peer.Clones(), r.Progress("a"))
+	said, held := peer.Progress("a"), r.Progress("a")
+	if lost("a") > 0 || held.Sequence < said.Sequence || held.HeadSequence < said.HeadSequence || held.Completed < said.Completed || len(peer.Clones()) > 0 || len(told) == 0 {
+		t.Errorf("of %d numbers something is lost, of %d entries; clones: %v; %+v was told, %+v is held", len(told), lost("a"), peer.Clones(), said, held)
 	}
-	t.Logf("%d numbers told, %d signed; %d entries of the peer are not there", len(told), r.Progress("a").Sequence, holds("b"))
+	t.Logf("%d numbers told, %d signed; %d entries of the peer are not there", len(told), r.Progress("a").Sequence, lost("b"))
 	if err := peer.Delta(r.Digest(), func(msg []byte) error {
 		_, _, err := r.Merge(msg, "p")
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if lacks, err := r.Lacks(peer.Digest()); err != nil || lacks || holds("a")+holds("b") > 0 {
+	if lacks, err := r.Lacks(peer.Digest()); err != nil || lacks || lost("a")+lost("b") > 0 {
 		t.Errorf("what others have is not had from them: %t, %v; %+v", lacks, err, r.Progress("b"))
 	}
 }

@@ -47,13 +47,13 @@ func TestLater(t *testing.T) {
 
 		for range 2 {
 			later("a")
-			time.Sleep(maxWait - time.Millisecond)
+			time.Sleep(maxDelay - time.Millisecond)
 			later("b")
 			taken("at first")
 			time.Sleep(time.Millisecond)
 			taken("after a while", "a", "b")
 			later("c")
-			time.Sleep(maxWait)
+			time.Sleep(maxDelay)
 			taken("after the next while", "c")
 		}
 
@@ -62,12 +62,12 @@ func TestLater(t *testing.T) {
 		later("c")
 		taken("with what may not wait", "a", "b", "c")
 		later("d") // while the time of a has not passed
-		time.Sleep(maxWait)
+		time.Sleep(maxDelay)
 		taken("after what could not wait", "d")
-		time.Sleep(2 * maxWait)
+		time.Sleep(2 * maxDelay)
 		taken("when there is nothing")
 		later("e")
-		time.Sleep(maxWait)
+		time.Sleep(maxDelay)
 		taken("after a time with nothing", "e")
 
 		later("a", string(append([]byte("b"), make([]byte, maxBatch)...)))
@@ -99,7 +99,7 @@ func TestLaterSharesCommits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if commits := after - before; commits > uint64(took/maxWait)+1 { //nolint:gosec // Not negative.
+	if commits := after - before; commits > uint64(took/maxDelay)+1 { //nolint:gosec // Not negative.
 		t.Errorf("%d commits in %s", commits, took)
 	}
 	o.AppendLater([]byte{1})

@@ -106,7 +106,7 @@ func (t *Term) watch() {
 // Append queues an operation, which the journal keeps. It does not block.
 func (t *Term) Append(op []byte) { t.enqueue(op, true) }
 
-// AppendLater is Append of an operation that first waits for others, for up to [maxWait]. So they share commits of the disk, which is
+// AppendLater is Append of an operation that first waits for others, for up to [maxDelay]. So they share commits of the disk, which is
 // what everything else on that disk waits for.
 func (t *Term) AppendLater(op []byte) { t.enqueue(op, false) }
 
@@ -124,7 +124,7 @@ func (t *Term) enqueue(op []byte, now bool) {
 		t.signal()
 	case !w.due && !w.timed:
 		w.timed = true
-		time.AfterFunc(maxWait, t.late)
+		time.AfterFunc(maxDelay, t.late)
 	}
 }
 
