@@ -46,6 +46,7 @@ type joiner struct {
 }
 
 type joinState struct {
+	id      string
 	running bool
 	wait    pace.Backoff
 	retry   time.Time
@@ -106,7 +107,7 @@ func (j *joiner) run(ctx context.Context) {
 		case <-j.wake:
 		case <-timer.C:
 		}
-		_ = sleep(ctx, calm(took, len(missing)))
+		_ = sleep(ctx, calm(2*took, len(missing))) // those that cannot be reached wait for seconds anyway
 	}
 }
 
@@ -117,11 +118,12 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	// Newcomers go first, and who is to be tried at once; then who waited longest, or the members that cannot be reached would take every
 	// slot from those behind them. A group that starts as a whole must not turn to the same few.
 	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
-	var fresh, waiting []string
+	var fresh []string
+	var waiting []*joinState
 	for _, id := range missing {
 		s, known := j.members[id]
 		if !known {
-			s = &joinState{retry: now.Add(j.spread())}
+			s = &joinState{id: id, retry: now.Add(j.spread())}
 			j.members[id] = s
 		}
 		switch left := s.retry.Sub(now); {
@@ -129,14 +131,17 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 		case left > 0:
 			wait = min(wait, left)
 		case known && !s.retry.IsZero():
-			waiting = append(waiting, id)
+			waiting = append(waiting, s)
 		default:
 			fresh = append(fresh, id)
 		}
 	}
-	slices.SortStableFunc(waiting, func(a, b string) int { return j.members[a].retry.Compare(j.members[b].retry) })
+	slices.SortStableFunc(waiting, func(a, b *joinState) int { return a.retry.Compare(b.retry) })
+	for _, s := range waiting {
+		fresh = append(fresh, s.id)
+	}
 	refused := map[string]int{} // by introducer
-	for _, id := range append(fresh, waiting...) {
+	for _, id := range fresh {
 		s := j.members[id]
 		if n := len(j.busy); n >= maxJoins && (n >= maxJoins+moreJoins || !j.deserves(id, refused)) {
 			continue

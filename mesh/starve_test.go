@@ -85,7 +85,7 @@ func TestKnockEndsTheWait(t *testing.T) {
 	j.present = func() int { return 0 }
 	j.contacted("stranger")
 	now := time.Now()
-	j.members["a"] = &joinState{ended: now, retry: now.Add(pace.MaxBackoff)}
+	j.members["a"] = &joinState{id: "a", ended: now, retry: now.Add(pace.MaxBackoff)}
 	j.contacted("a")
 	if ready, wait := j.due([]string{"a"}, now); len(ready) != 0 || wait > minRejoin {
 		t.Errorf("just after an attempt: %v, next in %v", ready, wait)
@@ -110,7 +110,7 @@ func TestKickIsForOneMember(t *testing.T) {
 		m.pulls.peers[id] = &pullState{retry: later, fruitless: fruitlessPull{at: later}}
 		m.pulls.mu.Unlock()
 		m.joins.mu.Lock()
-		m.joins.members[id] = &joinState{retry: later}
+		m.joins.members[id] = &joinState{id: id, retry: later}
 		m.joins.mu.Unlock()
 	}
 	m.RetryNow("moved")

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -80,17 +81,18 @@ const (
 )
 
 func (s *State) digest() digest {
-	d := digest{removals: *s.removals.digest()}
+	d := digest{removals: *s.removals.digest(), origins: make([]originDigest, 0, len(s.origins))}
+	layers := make([]layerDigest, 0, len(s.origins)) // of all origins, in one array
 	for _, id := range s.ids() {
 		o := s.origins[id]
-		od := originDigest{origin: id, completed: o.completed, held: o.held(), full: o.full()}
+		first := len(layers)
 		for _, l := range o.layers {
 			if l.claimed() > 0 || l.head != nil || l.abandonedTo > 0 {
-				od.layers = append(od.layers, l.digest())
+				layers = append(layers, l.digest())
 			}
 		}
-		if len(od.layers) > 0 {
-			d.origins = append(d.origins, od)
+		if of := layers[first:len(layers):len(layers)]; len(of) > 0 {
+			d.origins = append(d.origins, originDigest{origin: id, completed: o.completed, held: o.held(), layers: of, full: o.full()})
 		}
 	}
 	d.hash = d.contents()
@@ -127,15 +129,10 @@ func (o *origin) held() summary {
 // all returns every record held, of all epochs, unordered.
 func (o *origin) all() []*record {
 	var all []*record
-	for _, r := range o.withdrawn {
-		all = append(all, r)
-	}
 	for _, l := range o.layers {
-		for _, r := range l.records {
-			all = append(all, r)
-		}
+		all = slices.AppendSeq(all, maps.Values(l.records))
 	}
-	return all
+	return slices.AppendSeq(all, maps.Values(o.withdrawn))
 }
 
 // contents is the hash of everything in the digest that is not mere knowledge.
@@ -164,13 +161,14 @@ func (d *digest) takeRemovals(r *reader) {
 }
 
 func (d *digest) encode() []byte {
-	b := appendBytes(nil, digestHash, d.hash[:])
+	b := appendBytes(make([]byte, 0, 128*(1+len(d.origins))), digestHash, d.hash[:])
+	var c, e []byte
 	for _, o := range d.origins {
-		c := appendBytes(nil, originID, []byte(o.origin))
+		c = appendBytes(c[:0], originID, []byte(o.origin))
 		c = appendUint(c, originCompleted, o.completed)
 		c = appendBytes(c, originHeld, o.held[:])
 		for _, l := range o.layers {
-			e := appendUint(nil, layerEpoch, l.epoch)
+			e = appendUint(e[:0], layerEpoch, l.epoch)
 			e = appendUint(e, layerFrontier, l.frontier)
 			e = appendUint(e, layerHighest, l.highest)
 			if l.head != [8]byte{} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
@@ -226,7 +227,7 @@ func exchange(t fatal, to, from *State) {
 	if err != nil {
 		t.Fatalf("decode digest: %v", err)
 	}
-	if diff := cmp.Diff(d, decoded, cmp.AllowUnexported(digest{}, originDigest{}, layerDigest{})); diff != "" {
+	if diff := cmp.Diff(d, decoded, cmp.AllowUnexported(digest{}, originDigest{}, layerDigest{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("digest: %s", diff)
 	}
 	for _, msg := range from.delta(&decoded) {

@@ -41,6 +41,20 @@ func (b *Budget[K]) Write(clusterID string, k K, size func() int, write func() e
 	return err
 }
 
+// StillWaits reports whether a key is in the line of a cluster and may not be written yet: then it is added to the loop again. A loop asks before
+// it finds out what would be written, since thousands may wait. A key that turns out to need no write stays in the line until its turn.
+func (b *Budget[K]) StillWaits(clusterID string, k K) bool {
+	defer b.tell()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, account := time.Now(), quota.AccountOf(clusterID)
+	if !b.quota.InLine(k) || b.quota.May(account, k, now) {
+		return false
+	}
+	b.quota.Wait(account, k, now)
+	return true
+}
+
 // charge reports whether the object of a key may be written now because of a cluster, and charges the cluster with it, of bytes. If
 // not, the key waits, and is added to the loop again.
 func (b *Budget[K]) charge(clusterID string, k K, size func() int) (bytes int, ok bool) {
@@ -68,7 +82,7 @@ func (b *Budget[K]) refund(clusterID string, bytes int) {
 }
 
 // Settle says that nothing has to be written for a key: it waits no more. It is called for every key that was reconciled,
-// unless Write has just returned loop.ErrWaits for it.
+// unless Write has just returned loop.ErrWaits for it, or StillWaits true.
 func (b *Budget[K]) Settle(k K) {
 	defer b.tell()
 	b.mu.Lock()

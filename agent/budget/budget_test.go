@@ -23,18 +23,25 @@ func succeeds() error { return nil }
 // writer is a loop that writes the newest content of each key.
 type writer struct {
 	budget *budget.Budget[string]
+	asks   bool // before it looks at the content of what waits
 
 	mu               sync.Mutex
 	content, written map[string]int
-	writes           int
+	writes, looks    int
 }
 
 func (w *writer) reconcile(k string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.asks && w.budget.StillWaits(k[:1], k) {
+		return
+	}
 	if w.written[k] == w.content[k] {
 		w.budget.Settle(k)
-	} else if w.budget.Write(k[:1], k, bytes(10), succeeds) == nil {
+		return
+	}
+	w.looks++
+	if w.budget.Write(k[:1], k, bytes(10), succeeds) == nil {
 		w.written[k] = w.content[k]
 		w.writes++
 	}
@@ -47,41 +54,48 @@ func (w *writer) change(k string, content int) {
 	w.reconcile(k)
 }
 
-// A loop writes the newest content of every key, as fast as the budget of its cluster allows; another cluster does not wait.
+// A loop writes the newest content of every key, as fast as the budget of its cluster allows; another cluster does not wait. If it asks before
+// it looks, it looks at little more than it writes.
 func TestLoopWithABudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &writer{content: map[string]int{}, written: map[string]int{}}
-		w.budget = budget.New(quota.NewLimits(100, 10, 1000, 1000), func(k string, after time.Duration) {
-			time.AfterFunc(after, func() { w.reconcile(k) })
-		})
-		began := time.Now()
-		for n := range 1000 {
-			for _, k := range []string{"a1", "a2", "a3", "a4"} {
-				w.change(k, n+1)
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		if most := 10 + int(time.Since(began).Seconds()) + 1; w.writes > most || w.writes < most-3 {
-			t.Errorf("%d writes of 10 bytes in %s, want %d", w.writes, time.Since(began), most)
-		}
-		if w.budget.Waiting() == 0 {
-			t.Error("nothing waits")
-		}
-		if w.change("b1", 1); w.written["b1"] != 1 {
-			t.Error("another cluster waits")
-		}
-		w.change("a2", w.written["a2"]) // it is taken back
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		for k, n := range w.content {
-			if w.written[k] != n {
-				t.Errorf("%s has content %d of %d", k, w.written[k], n)
-			}
-		}
-		if n := w.budget.Waiting(); n != 0 {
-			t.Errorf("%d wait", n)
-		}
+	synctest.Test(t, func(t *testing.T) { testLoopWithABudget(t, false) })
+	synctest.Test(t, func(t *testing.T) { testLoopWithABudget(t, true) })
+}
+
+func testLoopWithABudget(t *testing.T, asks bool) {
+	w := &writer{asks: asks, content: map[string]int{}, written: map[string]int{}}
+	w.budget = budget.New(quota.NewLimits(100, 10, 1000, 1000), func(k string, after time.Duration) {
+		time.AfterFunc(after, func() { w.reconcile(k) })
 	})
+	began := time.Now()
+	for n := range 1000 {
+		for _, k := range []string{"a1", "a2", "a3", "a4"} {
+			w.change(k, n+1)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if most := 10 + int(time.Since(began).Seconds()) + 1; w.writes > most || w.writes < most-3 {
+		t.Errorf("%d writes of 10 bytes in %s, want %d", w.writes, time.Since(began), most)
+	}
+	if w.budget.Waiting() == 0 {
+		t.Error("nothing waits")
+	}
+	if some := w.looks <= 2*w.writes+8; some != asks { // each looks as it comes into the line, too
+		t.Errorf("it asks: %v, and looked %d times for %d writes", asks, w.looks, w.writes)
+	}
+	if w.change("b1", 1); w.written["b1"] != 1 {
+		t.Error("another cluster waits")
+	}
+	w.change("a2", w.written["a2"]) // it is taken back
+	time.Sleep(10 * time.Second)
+	synctest.Wait()
+	for k, n := range w.content {
+		if w.written[k] != n {
+			t.Errorf("%s has content %d of %d", k, w.written[k], n)
+		}
+	}
+	if n := w.budget.Waiting(); n != 0 {
+		t.Errorf("%d wait", n)
+	}
 }
 
 // A write that the API server does not answer uses up nothing, however often it is tried, and what waits for one does not wait for longer;

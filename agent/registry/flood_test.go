@@ -133,6 +133,20 @@ func TestFloodOfEntries(t *testing.T) {
 	if f.budget.Waiting() != 1 {
 		t.Errorf("%d wait", f.budget.Waiting())
 	}
+	key, looked := f.o.Key, 0
+	f.o.Key = func(id string) (ed25519.PublicKey, bool) { looked++; return key(id) }
+	for range 100 {
+		f.imports(t, payload.ClusterKey(agenttest.IDB))
+	}
+	if most := 1 + int(time.Since(began).Seconds()*perSecond/each); looked > most {
+		t.Errorf("while it waits it is read %d times", looked)
+	}
+	f.o.Recorded = func(id string) bool { return id != agenttest.IDB }
+	if f.imports(t, payload.ClusterKey(agenttest.IDB)); f.budget.Waiting() != 0 {
+		t.Error("an entry that is not to be imported any more waits")
+	}
+	f.o.Recorded = func(string) bool { return true }
+	f.imports(t, payload.ClusterKey(agenttest.IDB))
 	f.changed(t, agenttest.IDC, "honest", size)
 	if f.api.Object("cluster-"+agenttest.IDC[:2]) == nil {
 		t.Error("another member waits")

@@ -172,12 +172,12 @@ func (i *Importer) write(clusterID string, key replica.Key, size func() int, wri
 // unreachable stays listed.
 func (i *Importer) importCluster(ctx context.Context, key replica.Key) error {
 	id := key.Name
-	if id == i.o.ClusterID {
-		return nil
-	}
 	entry, ok := i.o.Replica.Lookup(key, id)
-	if !ok || entry.Status != replica.Live || !i.o.Recorded(id) {
-		return nil // not published yet, or a crash could lose its pin: what a person pasted stays as it is
+	if id == i.o.ClusterID || !ok || entry.Status != replica.Live || !i.o.Recorded(id) {
+		return nil // its own, not published yet, or a crash could lose its pin: what a person pasted stays as it is
+	}
+	if i.budget.StillWaits(id, key) {
+		return loop.ErrWaits
 	}
 	published, err := payload.DecodeCluster(id, entry.Payload)
 	if err == nil {

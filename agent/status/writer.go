@@ -46,6 +46,7 @@ type Writer struct {
 	o        Options
 	clusters *loop.Loop[string] // clusterIDs whose status may have changed
 	own      *loop.Loop[string] // this cluster's, which waits for no other: it says what a person has to decide
+	peers    int                // that the last look of own counted; no other goroutine uses it
 	debounce debouncer
 	budget   *budget.Budget[string]
 }
@@ -54,7 +55,7 @@ type Writer struct {
 func NewWriter(o Options) *Writer {
 	w := &Writer{o: o}
 	w.clusters = loop.New("cluster status", o.Log, w.write)
-	w.own = loop.New("status of this cluster", o.Log, w.write)
+	w.own = loop.New("status of this cluster", o.Log, w.writeOwn)
 	w.budget = budget.New(o.Quota, w.clusters.AddAfter)
 	return w
 }
@@ -84,6 +85,18 @@ func (w *Writer) addAfter(clusterID string, d time.Duration) {
 	w.clusters.AddAfter(clusterID, d)
 }
 
+// restOfEach is how long the loop of this cluster rests after a look, for each peer: a look counts all peers, and each change of a peer asks
+// for one.
+const restOfEach = time.Millisecond / 10
+
+// writeOwn is write for this cluster.
+func (w *Writer) writeOwn(ctx context.Context, id string) error {
+	w.peers = 0
+	err := w.write(ctx, id)
+	loop.Sleep(ctx, time.Duration(w.peers)*restOfEach)
+	return err
+}
+
 // write brings the status of the Cluster objects with a clusterID up to date. It writes only a change, and sends an
 // event if that is of interest.
 func (w *Writer) write(ctx context.Context, id string) error {
@@ -92,6 +105,9 @@ func (w *Writer) write(ctx context.Context, id string) error {
 	}
 	objects := w.o.Registry.ByID(id)
 	w.debounce.keep(id, objects)
+	if len(objects) > 0 && w.budget.StillWaits(id, id) {
+		return loop.ErrWaits
+	}
 	for _, have := range objects {
 		if err := w.writeOne(ctx, id, have); err != nil {
 			return err
@@ -104,6 +120,9 @@ func (w *Writer) write(ctx context.Context, id string) error {
 // writeOne brings the status of one of them up to date, or has it done later.
 func (w *Writer) writeOne(ctx context.Context, id string, have *v1alpha1.Cluster) error {
 	v := w.o.View(id, have)
+	if v.Local {
+		w.peers = v.Peers
+	}
 	want, after := Of(v, have.Status, have.Generation)
 	if after > 0 {
 		w.addAfter(id, after)

@@ -273,8 +273,9 @@ func (g *Graph) pin(p Pin) []Pin {
 func (g *Graph) put(p Pin) {
 	if held, ok := g.pins[p.ClusterID]; !ok || !held.equal(p) {
 		g.version++
-		g.branches = nil
-		g.pins[p.ClusterID] = p
+		if g.pins[p.ClusterID] = p; ok || g.branches != nil && !g.branches.Add(p.ClusterID) {
+			g.branches = nil
+		}
 	}
 }
 

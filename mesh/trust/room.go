@@ -63,8 +63,19 @@ func (g *Graph) room(introducer string) bool {
 	return true
 }
 
-// branchesNow is who is below whom, once for each change of the pins. That is as it was last arranged; who came since is below the one
-// on whose word it was pinned.
+// above are those whom a cluster is below, or would be if they were members.
+func (g *Graph) above(id string) (all []string) {
+	if up, ok := g.arranged[id]; ok {
+		return []string{up}
+	}
+	pin := g.pins[id]
+	for _, w := range pin.Past {
+		all = append(all, w.Author)
+	}
+	return append(all, pin.Introducer)
+}
+
+// branchesNow is who is below whom, as last arranged. Who came since is below the one on whose word it was pinned, see [branch.Tree.Add].
 func (g *Graph) branchesNow() *branch.Tree {
 	if g.branches == nil {
 		all := slices.Collect(maps.Keys(g.pins))
@@ -73,7 +84,7 @@ func (g *Graph) branchesNow() *branch.Tree {
 				all = append(all, id)
 			}
 		}
-		g.branches = branch.New(g.self, all, g.parent, func(id string) bool { return g.member(id) != "" })
+		g.branches = branch.New(g.self, all, g.parent, g.above, func(id string) bool { return g.member(id) != "" })
 	}
 	return g.branches
 }

@@ -14,16 +14,19 @@ type Tree struct {
 	Below map[string]int // how many clusters with members are right below a cluster; "" is the root
 	Size  map[string]int // how many members a cluster is with all below it
 
-	order  []string // all, each after who is above it
+	order  []string            // all, each after who is above it
+	known  map[string]struct{} // all, and those that one of them would be below if they came
 	parent func(id string) string
+	above  func(id string) []string
 	ways   map[string][]string // see Ways
 }
 
-// New makes the tree of all clusters but self, which is the root. Parent says whom a cluster is right below, "" for the root. Clusters
-// that are no members have a place, and count for nothing.
-func New(self string, all []string, parent func(id string) string, member func(id string) bool) *Tree {
-	t, children := &Tree{Below: map[string]int{}, Size: map[string]int{}, parent: parent}, map[string][]string{}
+// New makes the tree of all clusters but self, which is the root. Parent says whom a cluster is right below, "" for the root, and above
+// lists all that it could be right below if they were members. Clusters that are no members have a place, and count for nothing.
+func New(self string, all []string, parent func(id string) string, above func(id string) []string, member func(id string) bool) *Tree {
+	t, children := &Tree{Below: map[string]int{}, Size: map[string]int{}, known: map[string]struct{}{}, parent: parent, above: above}, map[string][]string{}
 	for _, id := range all {
+		t.know(id)
 		if id != self {
 			children[parent(id)] = append(children[parent(id)], id)
 		}
@@ -44,6 +47,32 @@ func New(self string, all []string, parent func(id string) string, member func(i
 	return t
 }
 
+func (t *Tree) know(id string) {
+	t.known[id] = struct{}{}
+	for _, up := range t.above(id) {
+		t.known[up] = struct{}{}
+	}
+}
+
+// Add adds a new member, which parent and above know. It returns false, and the tree has to be made anew, where others may have another place
+// because of it.
+func (t *Tree) Add(id string) bool {
+	up := t.parent(id)
+	if _, known := t.known[id]; known || up != "" && t.Size[up] == 0 {
+		return false
+	}
+	t.know(id)
+	t.order = append(t.order, id)
+	if t.ways != nil {
+		t.ways[id] = t.way(id)
+	}
+	t.Below[up]++
+	for t.Size[id]++; id != ""; t.Size[id]++ {
+		id = t.parent(id)
+	}
+	return true
+}
+
 // Ways are, for each cluster, those that it is below, first the one right below the root, and itself.
 func (t *Tree) Ways() map[string][]string {
 	if t.ways != nil {
@@ -51,9 +80,15 @@ func (t *Tree) Ways() map[string][]string {
 	}
 	t.ways = make(map[string][]string, len(t.order))
 	for _, id := range t.order {
-		if t.ways[id] = t.ways[t.parent(id)]; len(t.ways[id]) < maxWay {
-			t.ways[id] = slices.Concat(t.ways[id], []string{id})
-		}
+		t.ways[id] = t.way(id)
 	}
 	return t.ways
+}
+
+func (t *Tree) way(id string) []string {
+	way := t.ways[t.parent(id)]
+	if len(way) < maxWay {
+		way = slices.Concat(way, []string{id})
+	}
+	return way
 }
