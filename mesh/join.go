@@ -107,7 +107,7 @@ func (j *joiner) run(ctx context.Context) {
 		case <-j.wake:
 		case <-timer.C:
 		}
-		_ = sleep(ctx, calm(2*took, len(missing))) // those that cannot be reached wait for seconds anyway
+		_ = sleep(ctx, calm(5*took, len(missing))) // those that cannot be reached wait for seconds anyway
 	}
 }
 

@@ -112,14 +112,10 @@ func (o *origin) held() summary {
 	if o.summary != nil {
 		return *o.summary
 	}
-	var hashes [][32]byte
-	for _, r := range o.all() {
-		hashes = append(hashes, r.hash)
-	}
-	slices.SortFunc(hashes, func(a, b [32]byte) int { return bytes.Compare(a[:], b[:]) })
-	h := sha256.New()
-	for _, hash := range hashes {
-		h.Write(hash[:])
+	all, h := o.all(), sha256.New()
+	slices.SortFunc(all, func(a, b *record) int { return bytes.Compare(a.hash[:], b.hash[:]) })
+	for _, r := range all {
+		h.Write(r.hash[:])
 	}
 	sum := summary(h.Sum(nil))
 	o.summary = &sum

@@ -98,13 +98,6 @@ func (s *State) draft() *State {
 	return d
 }
 
-// Origins returns the clusters that anything is held of, in order.
-func (r *Replica) Origins() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state.ids()
-}
-
 // logOwnLocked hands own messages to the log, or returns them for broadcast when there is none.
 func (r *Replica) logOwnLocked(msgs [][]byte) [][]byte {
 	r.digest = nil
@@ -138,6 +131,7 @@ func (r *Replica) Forget(origin string) {
 func (s *State) forget(origin string) {
 	s.pool.Forget(origin)
 	delete(s.origins, origin)
+	s.sorted = nil
 }
 
 // Apply takes operations that are durable now, from one goroutine. mine says that this run appended them; then what peers sent is merged

@@ -43,6 +43,13 @@ func (r *Replica) EntriesOf(origin string, kind Kind) []Entry {
 	return entries
 }
 
+// Origins returns the clusters that anything is held of, in order.
+func (r *Replica) Origins() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.state.ids())
+}
+
 // Lookup returns what an origin says of a key; false when it is not held, or deleted.
 func (r *Replica) Lookup(key Key, origin string) (Entry, bool) {
 	r.mu.Lock()

@@ -37,6 +37,7 @@ type State struct {
 	self      string
 	limits    Limits
 	origins   map[string]*origin
+	sorted    []string    // their names, unless there are more of them now
 	pool      shares.Pool // the bytes of all origins but ourselves
 	displaced []Change    // what gave way to others since it was last told
 	note      []byte      // see [Options]
@@ -89,8 +90,13 @@ func (s *State) origin(id string) *origin {
 	return o
 }
 
-// ids returns the origins in order.
-func (s *State) ids() []string { return slices.Sorted(maps.Keys(s.origins)) }
+// ids returns the origins in order. The result must not be changed.
+func (s *State) ids() []string {
+	if len(s.sorted) != len(s.origins) {
+		s.sorted = slices.Sorted(maps.Keys(s.origins))
+	}
+	return s.sorted
+}
 
 func (o *origin) layer(epoch uint64) *layer {
 	for _, l := range o.layers {

@@ -44,6 +44,8 @@ const (
 	soonest, latest, ofMany = time.Second / 2, 30 * time.Second, 5 * time.Millisecond
 	// fresh is how long it is taken for known who is first: to look takes a millisecond where thousands wait.
 	fresh = time.Second / 4
+	// pathsFresh is how long paths are: who admitted whom is looked at as often.
+	pathsFresh = time.Second
 	// deepest is how many levels of the tree are looked at. Those below, in chains that somebody invents, have one turn together.
 	deepest = 32
 	// forgotten is less than what one write counts.
@@ -118,7 +120,7 @@ func (c *Common) pass(now time.Time) {
 	c.writes.refill(c.limits.Writes, now)
 	if now.After(c.until) {
 		clear(c.paths)
-		c.until = now.Add(fresh)
+		c.until = now.Add(pathsFresh)
 	}
 	times := min(30, int(now.Sub(c.halved)/lately))
 	if times <= 0 {

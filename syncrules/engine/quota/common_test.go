@@ -342,7 +342,7 @@ func TestPathsAreKeptForAMoment(t *testing.T) {
 		t.Errorf("the path of a cluster that nobody admitted is %q", path)
 	}
 	parents["a"] = "own"
-	c.pass(now.Add(fresh + 1))
+	c.pass(now.Add(pathsFresh + 1))
 	if path := c.turn("a").path; !slices.Equal(path, turns.Path{"a", "a/"}) {
 		t.Errorf("once it is admitted the path is %q", path)
 	}

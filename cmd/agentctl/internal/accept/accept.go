@@ -40,7 +40,7 @@ Exit code: 0 done, or so already; 1 there is no such cluster, or it cannot be do
 			o := optionsOf(c, g, v1alpha1.AnnotationAccept)
 			if what := c.Args().Get(1); what != byDefault {
 				if _, err := consent.ParseAccept(what); err != nil {
-					return cli.Usagef("accept %q: %s", what, cli.OneLine(err.Error()))
+					return cli.Usagef("accept: %q is not all, objects, none or default", what)
 				}
 				o.Value = &what
 			}
