@@ -107,7 +107,7 @@ func (j *joiner) run(ctx context.Context) {
 		case <-j.wake:
 		case <-timer.C:
 		}
-		_ = sleep(ctx, calm(5*took, len(missing))) // those that cannot be reached wait for seconds anyway
+		_ = sleep(ctx, calm(5*took, len(missing))) // a hundredth of the time: who cannot be reached waits for seconds
 	}
 }
 
@@ -118,7 +118,7 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 	// Newcomers go first, and who is to be tried at once; then who waited longest, or the members that cannot be reached would take every
 	// slot from those behind them. A group that starts as a whole must not turn to the same few.
 	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] })
-	var fresh []string
+	var order []string // newcomers, and then those that wait
 	var waiting []*joinState
 	for _, id := range missing {
 		s, known := j.members[id]
@@ -133,15 +133,15 @@ func (j *joiner) due(missing []string, now time.Time) (ready []string, wait time
 		case known && !s.retry.IsZero():
 			waiting = append(waiting, s)
 		default:
-			fresh = append(fresh, id)
+			order = append(order, id)
 		}
 	}
 	slices.SortStableFunc(waiting, func(a, b *joinState) int { return a.retry.Compare(b.retry) })
 	for _, s := range waiting {
-		fresh = append(fresh, s.id)
+		order = append(order, s.id)
 	}
 	refused := map[string]int{} // by introducer
-	for _, id := range fresh {
+	for _, id := range order {
 		s := j.members[id]
 		if n := len(j.busy); n >= maxJoins && (n >= maxJoins+moreJoins || !j.deserves(id, refused)) {
 			continue

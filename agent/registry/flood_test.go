@@ -135,10 +135,10 @@ func TestFloodOfEntries(t *testing.T) {
 	}
 	key, looked := f.o.Key, 0
 	f.o.Key = func(id string) (ed25519.PublicKey, bool) { looked++; return key(id) }
-	for range 100 {
+	for n := 0; n < 100 && f.budget.Waiting() > 0; n++ { // or its turn has come
 		f.imports(t, payload.ClusterKey(agenttest.IDB))
 	}
-	if most := 1 + int(time.Since(began).Seconds()*perSecond/each); looked > most {
+	if looked > 1 {
 		t.Errorf("while it waits it is read %d times", looked)
 	}
 	f.o.Recorded = func(id string) bool { return id != agenttest.IDB }

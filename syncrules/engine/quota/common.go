@@ -44,7 +44,7 @@ const (
 	soonest, latest, ofMany = time.Second / 2, 30 * time.Second, 5 * time.Millisecond
 	// fresh is how long it is taken for known who is first: to look takes a millisecond where thousands wait.
 	fresh = time.Second / 4
-	// pathsFresh is how long paths are: who admitted whom is looked at as often.
+	// pathsFresh is how long paths are kept, here and in Paths: who admitted whom is looked at as often.
 	pathsFresh = time.Second
 	// deepest is how many levels of the tree are looked at. Those below, in chains that somebody invents, have one turn together.
 	deepest = 32

@@ -84,7 +84,7 @@ func (p *Paths) Lines(owner string, authors []string, now time.Time) []turns.Pat
 // of is the path of the rules of an author with the objects of an owner.
 func (p *Paths) of(by By, now time.Time) turns.Path {
 	if now.After(p.until) || len(p.known) >= manyPaths {
-		p.known, p.until = map[By]turns.Path{}, now.Add(time.Second)
+		p.known, p.until = map[By]turns.Path{}, now.Add(pathsFresh)
 	}
 	path := p.known[by]
 	if path == nil {
