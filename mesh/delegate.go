@@ -81,9 +81,7 @@ func (d *delegate) MergeRemoteState(buf []byte, _ bool) {
 	if !d.trust.IsPeer(id) {
 		return
 	}
-	if sum := summarize(digest); sum != summarize(d.state.Digest()) {
-		d.pulls.requestFor(id, sum)
-	}
+	d.pulls.requestFor(id, summarize(digest))
 }
 
 // NotifyJoin, NotifyLeave and NotifyUpdate have the members looked at again.

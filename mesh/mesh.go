@@ -313,7 +313,7 @@ func (m *Mesh) receive(peer string, kind byte, payload []byte) {
 			m.broadcaster.announced(peer, theirs)
 		}
 	case frameDiffer:
-		if theirs, ok := m.summary(payload); ok && theirs != m.ours() {
+		if theirs, ok := m.summary(payload); ok {
 			m.pulls.requestFor(peer, theirs)
 		}
 	case frameDigest:

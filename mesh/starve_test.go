@@ -72,10 +72,10 @@ func TestInventionsLeaveRoomForPullsAndJoins(t *testing.T) {
 	for _, id := range invented[:maxPulls] {
 		p.request(id)
 	}
-	p.due(summary{}, now)
+	p.due(now)
 	p.request("more")
 	p.request("honest")
-	if ready, _ := p.due(summary{}, now.Add(time.Second)); !slices.Equal(ready, []string{"honest"}) {
+	if ready, _ := p.due(now.Add(time.Second)); !slices.Equal(ready, []string{"honest"}) {
 		t.Errorf("pulled beside inventions: %v", ready)
 	}
 }
@@ -206,7 +206,7 @@ func TestPullsAreFirstComeFirstServed(t *testing.T) {
 	for i, id := range ids {
 		p.peerLocked(id).wantLocked(now.Add(time.Duration(-i) * time.Second))
 	}
-	ready, _ := p.due(summary{1}, now)
+	ready, _ := p.due(now)
 	slices.Reverse(ids)
 	if !slices.Equal(ready, ids[:maxPulls]) {
 		t.Errorf("first are %v", ready)

@@ -103,10 +103,13 @@ func (p *puller) request(id string) {
 	signal(p.wake)
 }
 
-// requestFor does so because the member said what it holds. It is not pulled
-// when that and what we hold were the same at a pull that brought nothing.
+// requestFor does so because the member said what it holds. It is not pulled when that is what we
+// hold, nor when both were the same at a pull that brought nothing.
 func (p *puller) requestFor(id string, theirs summary) {
 	ours, now := p.ours(), time.Now()
+	if theirs == ours {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.peerLocked(id)
@@ -183,7 +186,7 @@ func (p *puller) run(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		began := time.Now()
-		ready, wait := p.due(p.ours(), began)
+		ready, wait := p.due(began)
 		took := time.Since(began)
 		for _, id := range ready {
 			wg.Go(func() { p.runPull(ctx, id) })
@@ -205,12 +208,13 @@ func (p *puller) run(ctx context.Context) {
 // What is awaited from one member is not asked of another one as well, and what
 // has come meanwhile is not asked for at all. But members that a swap has pinned
 // wait for such members alone: others may say that they have what these have.
-func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Duration) {
+func (p *puller) due(now time.Time) (ready []string, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait = pace.MaxBackoff
 	var wanted, busy []string
-	awaited := map[summary]bool{} // from a swapped member
+	awaited := map[summary]bool{}  // from a swapped member
+	ours := sync.OnceValue(p.ours) // which takes milliseconds where there are thousands of origins
 	for id, s := range p.peers {
 		switch left := maxHold - now.Sub(s.began); {
 		case s.running && left > 0:
@@ -220,7 +224,7 @@ func (p *puller) due(ours summary, now time.Time) (ready []string, wait time.Dur
 				awaited[s.expected] = awaited[s.expected] || p.swapped(id)
 			}
 		case s.running, !s.wanted:
-		case s.theirs == ours && ours != summary{}:
+		case s.theirs != summary{} && s.theirs == ours():
 			s.wanted = false
 		default:
 			wanted = append(wanted, id)

@@ -189,7 +189,39 @@ func TestStatusOfARuleIsCharged(t *testing.T) {
 	if f.budget.Waiting() != 1 {
 		t.Errorf("%d changes of %d bytes are written at once, with a quota of %d", changes, size, most)
 	}
+
+	// While it waits the entries of all clusters are not looked for. Once its owner is gone it waits no more for that one's turn.
+	planned := &plannedRules{}
+	f.o.Rules = planned
+	if f.imports(t, payload.RuleKey("r")); planned.times > 0 {
+		t.Error("what is to be done is decided while the copy waits")
+	}
+	f.o.Gone = func(id string) bool { return id == agenttest.IDB }
+	same := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+	same.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	same.Spec.Paused = true
+	data, err := payload.EncodeRule(same)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule.Spec = same.Spec
+	if err := f.o.Registry.Put(rule); err != nil {
+		t.Fatal(err)
+	}
+	before := f.api.Reads() // patches count as these
+	f.publish(t, agenttest.IDC, payload.RuleKey("r"), data)
+	if now := f.api.Reads(); f.budget.Waiting() > 0 || now != before+1 {
+		t.Errorf("the rule of a cluster that is gone waits, and does not become another one's: %d writes, %d wait", now-before, f.budget.Waiting())
+	}
 }
+
+// plannedRules count how often it was decided what to do under a name.
+type plannedRules struct {
+	fakeRules
+	times int
+}
+
+func (r *plannedRules) NameClash(string, string) { r.times++ }
 
 // Of what one member brings, some is written at once, and the rest waits for its turn: new clusters, changes of clusters and of rules,
 // deletions, orphans, and what the API server refuses. Another member waits for nothing, and in the end all is written.

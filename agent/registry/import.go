@@ -286,6 +286,9 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	} else if err != nil {
 		return fmt.Errorf("read rule %s: %w", key.Name, err)
 	}
+	if i.ownerWaits(key, have) {
+		return loop.ErrWaits
+	}
 	rules := i.o.Client.Rules()
 	plan, entry := planCopy(i.o.ClusterID, have, i.o.Replica.Find(key), i.provenAbsent(have), i.o.Gone, i.o.Accepts)
 	i.o.Rules.NameClash(key.Name, clashOf(plan, have, entry))
@@ -333,6 +336,18 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 		return nil
 	}
 	return err
+}
+
+// ownerWaits reports whether a copy must wait for the turn of its owner, which is asked before the entries of all clusters are looked for. A copy stays with its
+// owner while that one publishes the rule; else it may become another one's, whose turn it need not wait for.
+func (i *Importer) ownerWaits(key replica.Key, have *v1alpha1.ResourceSyncRule) bool {
+	if have == nil {
+		return false
+	}
+	owner := syncrules.Owner(have)
+	entry, held := i.o.Replica.Lookup(key, owner)
+	return held && entry.Status == replica.Live && owner != i.o.ClusterID && !i.o.Gone(owner) &&
+		!payload.Has(have, v1alpha1.AnnotationSyncDisabled) && i.budget.StillWaits(owner, key)
 }
 
 // provenAbsent returns the replica's proof of absence, if that is newer than the copy have.

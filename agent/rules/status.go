@@ -103,13 +103,16 @@ func (r *Rules) writeStatus(ctx context.Context, name string) error {
 		r.budget.Settle(name)
 		return nil //nolint:nilerr // the rule is gone, and with it its status
 	}
+	author := syncrules.Owner(have)
+	if author != "" && r.budget.StillWaits(author, name) {
+		return loop.ErrWaits
+	}
 	update := have.DeepCopy()
 	if r.fillStatus(update); equality.Semantic.DeepEqual(have.Status, update.Status) {
 		r.budget.Settle(name)
 		return nil
 	}
 	// Each version of a status is one of the whole rule in etcd, and its author decides on how large and how often that is.
-	author := syncrules.Owner(have)
 	write := func() error {
 		_, err := r.options.Client.Rules().ChangeStatus(ctx, have, update)
 		return err

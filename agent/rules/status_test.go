@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/roster-mesh/roster/agent/agenttest"
+	"github.com/roster-mesh/roster/agent/budget"
+	"github.com/roster-mesh/roster/agent/loop"
 	"github.com/roster-mesh/roster/kube/api/v1alpha1"
 	"github.com/roster-mesh/roster/syncrules/engine"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
+	"github.com/roster-mesh/roster/syncrules/engine/quota"
 )
 
 // The status of this cluster's own rules waits for no other's.
@@ -28,6 +32,29 @@ func TestStatusesOfOwnRules(t *testing.T) {
 	}
 	if own, others := w.ownStatuses.Len(), w.statuses.Len(); own != 1 || others != 1 {
 		t.Errorf("%d own rules and %d of others have a status to be written", own, others)
+	}
+}
+
+// The status of another cluster's rule that waits for its turn is not made up before that.
+func TestStatusWaitsForItsTurn(t *testing.T) {
+	w, made := newWorld(t), 0
+	w.budget = budget.New(quota.NewLimits(1, 1e-3, 1000, 1), w.statuses.AddAfter)
+	w.options.Now = func() time.Time { made++; return w.now }
+	for _, name := range []string{"first", "waits"} {
+		w.put(t, rule(name, idB, "1"))
+		w.api.SetObject(name, []byte(`{"apiVersion":"roster.invalid/v1","kind":"ResourceSyncRule","metadata":{"name":"`+name+`"}}`))
+		w.reports.set(name, reportOf(metav1.ConditionTrue, "Synced"))
+	}
+	if err := w.writeStatus(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := w.writeStatus(t.Context(), "waits"); !errors.Is(err, loop.ErrWaits) {
+			t.Fatalf("a byte is left in 1,000 s, and it does not wait: %v", err)
+		}
+	}
+	if made != 2 {
+		t.Errorf("two statuses were made up %d times", made)
 	}
 }
 
