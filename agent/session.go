@@ -18,6 +18,7 @@ import (
 	"github.com/roster-mesh/roster/agent/admissions"
 	"github.com/roster-mesh/roster/agent/apiconn"
 	"github.com/roster-mesh/roster/agent/budget"
+	"github.com/roster-mesh/roster/agent/catchup"
 	"github.com/roster-mesh/roster/agent/credentials"
 	"github.com/roster-mesh/roster/agent/directory"
 	"github.com/roster-mesh/roster/agent/group"
@@ -71,7 +72,7 @@ type parts struct {
 	publisher   *registry.Publisher
 	importer    *registry.Importer
 	refusals    *registry.Refusals
-	catchUp     *registry.CatchUp
+	catchUp     *catchup.CatchUp
 	description *status.Description
 	statuses    *status.Writer
 	profiles    *profiles.Profiles
@@ -203,7 +204,7 @@ func (p *parts) makeRemote(r recorded, meter *apiconn.Meter) (err error) {
 		Ask: p.askForCredential, Share: p.membership.Trust().Share, Pace: o.pace, Meter: meter, Now: p.clock.Now, Positions: r.positions, Log: p.log,
 	})
 	p.refusals = registry.NewRefusals(p.log)
-	p.catchUp = registry.NewCatchUp(registry.CatchUpOptions{
+	p.catchUp = catchup.New(catchup.Options{
 		Alive: func(id string) bool { return p.mesh.Member(id).State == mesh.Alive }, Log: p.log,
 		Pull: func(ctx context.Context, id string) error { return p.mesh.Pull(ctx, id) },
 	})

@@ -10,8 +10,8 @@
 // for what this cluster owns, and the replica for the rest. Own maintains this cluster's own Cluster object.
 //
 // The importer deletes a copy only on proof (replica.Absent): the origin's set was complete after the copy was made,
-// and does not have the object. For that, CatchUp asks each member itself for all that it published. Refusals reports
-// what members published and cannot be used.
+// and does not have the object. For that, package catchup asks each member itself for all that it published. Refusals
+// reports what members published and cannot be used.
 //
 // Wiring enqueues a key (Enqueue) after each change in the informers or in the replica.
 //

@@ -1,7 +1,9 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package registry
+// Package catchup asks each member for all that it published, so that copies of its objects are deleted only on proof that is newer
+// than they are.
+package catchup
 
 import (
 	"context"
@@ -16,8 +18,8 @@ import (
 // pullTimeout bounds how long a member may take to send what it published.
 const pullTimeout = 20 * time.Second
 
-// CatchUpOptions are the options of NewCatchUp. All fields are required.
-type CatchUpOptions struct {
+// Options are the options of New. All fields are required.
+type Options struct {
 	// Alive reports whether a member is alive in the mesh.
 	Alive func(clusterID string) bool
 	// Pull fetches all that a member itself published.
@@ -31,15 +33,15 @@ type CatchUp struct {
 	// Done is called when a member has caught up. It is set before Run.
 	Done func(clusterID string)
 
-	o       CatchUpOptions
+	o       Options
 	members *loop.Loop[string]
 
 	mu   sync.Mutex
 	done map[string]bool
 }
 
-// NewCatchUp returns a catch-up that has asked no member.
-func NewCatchUp(o CatchUpOptions) *CatchUp {
+// New returns a catch-up that has asked no member.
+func New(o Options) *CatchUp {
 	c := &CatchUp{o: o, done: map[string]bool{}}
 	c.members = loop.New("catch-up", o.Log, c.ask)
 	return c
