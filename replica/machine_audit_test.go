@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"fmt"
 	"slices"
@@ -15,6 +16,13 @@ import (
 // check states what holds at every moment: nothing is shown older than it was shown before, nothing is called
 // absent, or vanishes, that its origin has not deleted, and no withdrawal is forgotten.
 func (m *machine) check(t *rapid.T) {
+	for _, o := range m.clusters {
+		for _, name := range []string{"p", "q", "r"} {
+			if e, ok := o.replica.Lookup(rule(name), o.id); ok && e.Status == Live && later(e, o.live[name]) {
+				o.live[name] = e
+			}
+		}
+	}
 	for _, c := range append(slices.Clone(m.clusters), m.observer) {
 		for _, o := range m.clusters {
 			if o == c || o.lost {
@@ -34,7 +42,7 @@ func (m *machine) checkKey(t *rapid.T, c, o *cluster, name string) {
 	if shown >= 0 {
 		e := c.replica.Find(rule(name))[shown]
 		if e.Status == Withdrawn {
-			c.kept[key] = string(e.Payload)
+			c.kept[key] = e
 		} else {
 			m.checkAge(t, c, key, string(e.Payload))
 		}
@@ -46,10 +54,20 @@ func (m *machine) checkKey(t *rapid.T, c, o *cluster, name string) {
 	if seen && o.deaths[name] <= last.deaths && shown < 0 && c != m.observer && c.replica.state.origin(o.id).forgotten == 0 {
 		t.Fatalf("%s does not show %s of %s any more, which was not deleted", c.id, name, o.id)
 	}
-	kept := c.kept[key] != "" && c.kept[key] == o.retired[name]
-	if kept && (absent || shown < 0 && c != m.observer) { // who has no room may let go, and says nothing then
+	if c.keeps(o, name) && (absent || shown < 0 && c != m.observer) { // who has no room may let go, and says nothing then
 		t.Fatalf("%s forgot that %s of %s was withdrawn", c.id, name, o.id)
 	}
+}
+
+// keeps reports whether a cluster has shown the last withdrawal of an object, and not an earlier one, which the origin has taken back and
+// which may have the same content: whoever hears of that and of no other withdrawal forgets rightly.
+func (c *cluster) keeps(o *cluster, name string) bool {
+	kept, shown := c.kept[seenKey{o.id, name}]
+	return shown && string(kept.Payload) == o.retired[name] && later(kept, o.live[name])
+}
+
+func later(a, b Entry) bool {
+	return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Sequence, b.Sequence)) > 0
 }
 
 // checkAge looks at a live entry that is shown.
@@ -149,9 +167,7 @@ func (m *machine) auditKey(t *rapid.T, at, origin *cluster, name string) {
 		}
 	} else if origin.stale[name] && got != "nothing" && got[0] == fmt.Sprint(Withdrawn)[0] {
 		return // it was withdrawn once: that may be all that is remembered
-	} else if kept := origin.retired[name]; kept != "" && slices.ContainsFunc(m.clusters, func(c *cluster) bool {
-		return c.kept[seenKey{origin.id, name}] == kept
-	}) {
+	} else if slices.ContainsFunc(m.clusters, func(c *cluster) bool { return c.keeps(origin, name) }) {
 		t.Fatalf("%s holds %s of %s as %s, which was withdrawn and not said otherwise", at.id, name, origin.id, got)
 	}
 	if got != want {

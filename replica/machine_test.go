@@ -51,7 +51,8 @@ type cluster struct {
 	retired map[string]string // payloads under which objects were withdrawn, and nothing was said of them since
 	writes  int               // versions given out so far
 	saw     map[seenKey]sight
-	kept    map[seenKey]string // payloads that the replica has shown as withdrawn
+	live    map[string]Entry  // the newest with which each object was published as one that is not withdrawn
+	kept    map[seenKey]Entry // what the replica has shown as withdrawn
 }
 
 // sight is the newest that a replica has shown of an object: how often the object had been deleted by
@@ -69,7 +70,7 @@ type seenKey struct{ origin, name string }
 func newCluster(id string, ring *ring) *cluster {
 	return &cluster{
 		id: id, ring: ring, api: map[string]object{}, deaths: map[string]int{}, stale: map[string]bool{},
-		retired: map[string]string{}, saw: map[seenKey]sight{}, kept: map[seenKey]string{},
+		retired: map[string]string{}, live: map[string]Entry{}, saw: map[seenKey]sight{}, kept: map[seenKey]Entry{},
 	}
 }
 
