@@ -1,8 +1,8 @@
 // Copyright The Roster Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package catchup asks each member for all that it published, so that copies of its objects are deleted only on proof that is newer
-// than they are.
+// Package catchup asks each member itself for all that it published. Until it has answered, what others hold of it may be older than what
+// this cluster had of it before the agent started, and proves nothing.
 package catchup
 
 import (

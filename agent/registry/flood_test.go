@@ -171,7 +171,7 @@ func TestStatusOfARuleIsCharged(t *testing.T) {
 	const size, most, changes = 64 << 10, 1 << 20, 10
 	f := newFlooded(t, quota.NewLimits(most, 1, 1000, 1))
 	rule := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
-	payload.MarkCopy(rule, payload.Meta{}, agenttest.IDB)
+	payload.MarkCopy(rule, payload.Meta{}, agenttest.IDC)
 	rule.Status.Conditions = []metav1.Condition{{Type: "Ready", Message: strings.Repeat("x", size)}}
 	if err := f.o.Registry.Put(rule); err != nil {
 		t.Fatal(err)
@@ -184,22 +184,22 @@ func TestStatusOfARuleIsCharged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.publish(t, agenttest.IDB, payload.RuleKey("r"), data)
+		f.publish(t, agenttest.IDC, payload.RuleKey("r"), data)
 	}
 	if f.budget.Waiting() != 1 {
 		t.Errorf("%d changes of %d bytes are written at once, with a quota of %d", changes, size, most)
 	}
 
-	// While it waits the entries of all clusters are not looked for. Once its owner is gone it waits no more for that one's turn.
+	// While it waits the entries of all clusters are not looked for. Once its owner is gone it waits no more for that one's turn: it
+	// becomes the copy of the first that has the same rule.
 	planned := &plannedRules{}
 	f.o.Rules = planned
 	if f.imports(t, payload.RuleKey("r")); planned.times > 0 {
 		t.Error("what is to be done is decided while the copy waits")
 	}
-	f.o.Gone = func(id string) bool { return id == agenttest.IDB }
+	f.o.Gone = func(id string) bool { return id == agenttest.IDC }
 	same := &v1alpha1.ResourceSyncRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
 	same.Spec.GVK = v1alpha1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
-	same.Spec.Paused = true
 	data, err := payload.EncodeRule(same)
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestStatusOfARuleIsCharged(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := f.api.Reads() // patches count as these
-	f.publish(t, agenttest.IDC, payload.RuleKey("r"), data)
+	f.publish(t, agenttest.IDB, payload.RuleKey("r"), data)
 	if now := f.api.Reads(); f.budget.Waiting() > 0 || now != before+1 {
 		t.Errorf("the rule of a cluster that is gone waits, and does not become another one's: %d writes, %d wait", now-before, f.budget.Waiting())
 	}

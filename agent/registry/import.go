@@ -338,16 +338,20 @@ func (i *Importer) importRule(ctx context.Context, key replica.Key) error {
 	return err
 }
 
-// ownerWaits reports whether a copy must wait for the turn of its owner, which is asked before the entries of all clusters are looked for. A copy stays with its
-// owner while that one publishes the rule; else it may become another one's, whose turn it need not wait for.
+// ownerWaits reports whether a copy must wait for the turn of its owner, which is asked before the entries of all clusters are looked
+// for. A copy stays with its owner while that one publishes the rule. That of one that is gone may become another one's, whose turn it
+// need not wait for.
 func (i *Importer) ownerWaits(key replica.Key, have *v1alpha1.ResourceSyncRule) bool {
 	if have == nil {
 		return false
 	}
 	owner := syncrules.Owner(have)
 	entry, held := i.o.Replica.Lookup(key, owner)
-	return held && entry.Status == replica.Live && owner != i.o.ClusterID && !i.o.Gone(owner) &&
-		!payload.Has(have, v1alpha1.AnnotationSyncDisabled) && i.budget.StillWaits(owner, key)
+	if !held || i.o.Gone(owner) {
+		return false
+	}
+	plan, _ := planCopy(i.o.ClusterID, have, []replica.Entry{entry}, i.provenAbsent(have), i.o.Gone, i.o.Accepts)
+	return plan == copyWrite && i.budget.StillWaits(owner, key)
 }
 
 // provenAbsent returns the replica's proof of absence, if that is newer than the copy have.
