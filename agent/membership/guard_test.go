@@ -128,7 +128,7 @@ func TestRemovalsAreHeld(t *testing.T) {
 		m.hears(t, "m", id)
 	}
 	m.wants(t, "said again", after)
-	if v := m.View(); v.Removed != "" || !v.Unconfirmed.Held || !strings.HasPrefix(v.Unconfirmed.Message, "3 removals by 1 members are held") {
+	if v := m.View(); v.Removed != "" || !v.Unconfirmed.Held || !strings.HasPrefix(v.Unconfirmed.Message, "removals by other members are held, and end nothing (removals: 3; who ordered them: 1)") {
 		t.Errorf("it shows %+v", v)
 	}
 

@@ -86,7 +86,7 @@ func (g *Guard) View(name func(clusterID string) string) (v View) {
 	}
 	if n := len(states[unconfirmed.Held]); n > 0 {
 		v.Held = true
-		parts = append(parts, fmt.Sprintf("%d removals by %d members are held, and end nothing: look at them with agentctl removals list, and confirm those that you know of, or remove who ordered them", n, len(authors)))
+		parts = append(parts, fmt.Sprintf("removals by other members are held, and end nothing (removals: %d; who ordered them: %d): look at them with agentctl removals list, and confirm those that you know of, or remove who ordered them", n, len(authors)))
 	}
 	for _, by := range slices.Sorted(maps.Keys(gone))[:min(len(gone), maxGone)] {
 		parts = append(parts, by+" is no member any more, and what it ordered waits for good: if it was meant, agentctl removals confirm --by "+by)

@@ -40,7 +40,7 @@ func In(own *v1alpha1.Cluster, flag string) (all []Decision) {
 		}
 		for _, by := range authors {
 			all = append(all, Decision{
-				fmt.Sprintf("%d removals by cluster %s are held: more than it may order unseen", held[by], by),
+				fmt.Sprintf("cluster %s ordered more removals than it may unseen, and %d of them wait for a decision", by, held[by]),
 				fmt.Sprintf("agentctl removals list%s, and if they are meant: agentctl removals confirm --by %s%s; else agentctl remove %s%s", flag, cli.ShellWord(by), flag, cli.ShellWord(by), flag),
 			})
 		}
