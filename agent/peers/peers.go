@@ -61,6 +61,7 @@ type Peers struct {
 	options Options
 	added   workqueue.TypedInterface[string] // clusterIDs of links that Run starts
 	record  *loop.Task                       // writes the record of positions
+	parts   int                              // at most so many Secrets of the record are there; only record uses it
 	// failures remembers, by clusterID, why an API server was not reached, so that it is logged once.
 	failures health.Once
 	claims   claims
@@ -96,7 +97,7 @@ type Peer struct {
 
 // New returns peers without a link. Run starts the links.
 func New(o Options) *Peers {
-	p := &Peers{options: o, added: workqueue.NewTyped[string](), known: map[string]*tracked{}, recorded: o.Positions, budgets: newBudgets(o.Share)}
+	p := &Peers{options: o, added: workqueue.NewTyped[string](), known: map[string]*tracked{}, recorded: o.Positions, budgets: newBudgets(o.Share), parts: maxParts}
 	p.record = loop.NewTask("record of positions", o.Log, loop.WithPause(p.recordPositions))
 	return p
 }

@@ -50,7 +50,8 @@ type peerNote struct {
 // recordPositions records the positions of the peers if they have changed, and schedules the next run.
 func (p *Peers) recordPositions(ctx context.Context) error {
 	if p.takeNews() {
-		if err := writePositions(ctx, p.options.Store, p.notes(), p.options.Log); err != nil {
+		var err error
+		if p.parts, err = writePositions(ctx, p.options.Store, p.notes(), p.parts, p.options.Log); err != nil {
 			p.markUnrecorded()
 			return err
 		}
@@ -146,8 +147,9 @@ func positionsName(part int) string {
 }
 
 // writePositions writes the notes, by clusterID, for ReadPositions. If there are too many, the largest are left out, so
-// that one peer cannot take the room of others.
-func writePositions(ctx context.Context, s *store.Store, notes map[string][]byte, log *slog.Logger) error {
+// that one peer cannot take the room of others. At most had Secrets are there before it, and the returned number after
+// it, also if it fails.
+func writePositions(ctx context.Context, s *store.Store, notes map[string][]byte, had int, log *slog.Logger) (int, error) {
 	left := slices.SortedFunc(maps.Keys(notes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(notes[a]), len(notes[b])), cmp.Compare(a, b))
 	})
@@ -155,16 +157,16 @@ func writePositions(ctx context.Context, s *store.Store, notes map[string][]byte
 	for ; parts == 0 || len(left) > 0 && parts < maxParts; parts++ {
 		packed, n, err := packPositions(left, notes)
 		if err != nil {
-			return fmt.Errorf("encode positions: %w", err)
+			return max(had, parts), fmt.Errorf("encode positions: %w", err)
 		}
 		left = left[n:]
 		if err := s.Replace(ctx, positionsName(parts), map[string][]byte{positionsKey: packed}); err != nil {
-			return err
+			return max(had, parts+1), err // it may have been written
 		}
 	}
-	for ; parts < maxParts; parts++ { // Secrets of an earlier, larger record
-		if found, err := s.Delete(ctx, positionsName(parts)); err != nil {
-			return err
+	for part := parts; part < had; part++ { // Secrets of an earlier, larger record
+		if found, err := s.Delete(ctx, positionsName(part)); err != nil {
+			return had, err
 		} else if !found {
 			break
 		}
@@ -172,7 +174,7 @@ func writePositions(ctx context.Context, s *store.Store, notes map[string][]byte
 	if len(left) > 0 {
 		log.Warn("the record of positions has no room for some clusters: a restore of these may not be noticed when the agent is started after it", "clusters", len(left))
 	}
-	return nil
+	return parts, nil
 }
 
 // packPositions packs the first n notes, as many as fit into one Secret.

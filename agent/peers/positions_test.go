@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/roster-mesh/roster/agent/directory"
 	"github.com/roster-mesh/roster/agent/loop"
@@ -108,6 +109,36 @@ func TestFailedPositionsWriteIsRetried(t *testing.T) {
 	}
 }
 
+// The Secrets of an earlier, larger record are deleted, also after a failure, and those of an earlier agent by its first
+// write. Later ones ask for no Secret that is not there.
+func TestPositionsLeaveNoSecretBehind(t *testing.T) {
+	api, o := options(t)
+	list(t, o, idB)
+	p := New(o)
+	write := func(confirmation string, deletes ...string) {
+		t.Helper()
+		p.positions(idB).Confirm(confirmation)
+		if err := p.recordPositions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(deletes, api.Deleted(), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: deleted (-want +got):\n%s", confirmation, diff)
+		}
+	}
+	api.SetObject(positionsName(1), []byte(`{}`))
+	write("of another agent", positionsName(1), positionsName(2))
+	write("again")
+	api.SetObject(positionsName(1), []byte(`{}`))
+	p.parts = 2
+	api.FailDeletes(1)
+	p.positions(idB).Confirm("fails")
+	if err := p.recordPositions(t.Context()); err == nil {
+		t.Fatal("no error of a delete that failed")
+	}
+	write("smaller", positionsName(1))
+	write("small still")
+}
+
 // A restore is recorded at once, and not after the usual pause.
 func TestRestoreIsRecordedAtOnce(t *testing.T) {
 	for err, want := range map[error]bool{nil: false, kube.ErrForbidden: false, kube.ErrRestored: true} {
@@ -160,7 +191,7 @@ func TestUnreadablePositions(t *testing.T) {
 // An agent that stops while it writes the record leaves older notes in the later Secrets.
 func TestFirstPositionsSecretWins(t *testing.T) {
 	api, o := options(t)
-	if err := writePositions(t.Context(), o.Store, map[string][]byte{idB: []byte(`"newer"`)}, o.Log); err != nil {
+	if _, err := writePositions(t.Context(), o.Store, map[string][]byte{idB: []byte(`"newer"`)}, 0, o.Log); err != nil {
 		t.Fatal(err)
 	}
 	older, _, err := packPositions([]string{idC, idB}, map[string][]byte{idC: []byte(`"c"`), idB: []byte(`"older"`)})
@@ -180,9 +211,11 @@ func TestFirstPositionsSecretWins(t *testing.T) {
 // The record has room for a large group, and stays small enough for its Secrets when peers have long notes.
 func TestPositionsRecordIsBounded(t *testing.T) {
 	api, o := options(t)
+	var there int
 	sizes := func(notes map[string][]byte) (out []int) {
 		t.Helper()
-		if err := writePositions(t.Context(), o.Store, notes, o.Log); err != nil {
+		var err error
+		if there, err = writePositions(t.Context(), o.Store, notes, there, o.Log); err != nil {
 			t.Fatal(err)
 		}
 		for part := range maxParts + 1 {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +24,10 @@ type mass struct {
 	eyes      []*eye
 	objects   int
 	took      map[verb]map[way][]time.Duration
-	cost      map[verb][]float64 // agents' CPU seconds per 1,000 copies
-	share     map[verb][]float64 // agents' CPU over that of the targets' API servers
-	requests  map[verb]requests  // per copy at a target
-	atSource  map[verb]requests  // per object at the source, without what we wrote there
+	cost      map[verb][]float64  // agents' CPU seconds per 1,000 copies
+	share     map[verb][]float64  // agents' CPU over that of the targets' API servers
+	requests  map[verb][]requests // of each round, at one target
+	atSource  map[verb][]requests // of each round, at the source, without what we wrote there
 	peak, own int
 }
 
@@ -89,7 +90,7 @@ const handEvery = 3
 func newMass(ctx context.Context, b *bed, objects int) (*mass, error) {
 	m := &mass{
 		b: b, objects: objects, took: map[verb]map[way][]time.Duration{}, cost: map[verb][]float64{}, share: map[verb][]float64{},
-		requests: map[verb]requests{}, atSource: map[verb]requests{},
+		requests: map[verb][]requests{}, atSource: map[verb][]requests{},
 	}
 	for _, v := range verbs() {
 		m.took[v] = map[way][]time.Duration{}
@@ -181,10 +182,10 @@ func (m *mass) account(ctx context.Context, v verb, before []usage) error {
 	}
 	m.cost[v] = append(m.cost[v], cpu.Seconds()/float64(m.objects*n)*1000)
 	m.share[v] = append(m.share[v], cpu.Seconds()/server.Seconds())
-	m.requests[v] = after[0].requests.minus(before[0].requests)
+	m.requests[v] = append(m.requests[v], after[0].requests.minus(before[0].requests))
 	source := after[n].requests.minus(before[n].requests)
 	source[v.request()+" secrets"] -= float64(m.objects)
-	m.atSource[v] = source
+	m.atSource[v] = append(m.atSource[v], source)
 	return nil
 }
 
@@ -201,9 +202,10 @@ func (m *mass) report() error {
 		m.b.add(title+string(v)+", agents' CPU over API servers'", median(m.share[v]), "×", nil, "of the targets")
 	}
 	for _, v := range verbs() {
-		writes, reads := m.requests[v].of("secrets")
-		m.b.add(title+string(v)+", writes per copy", round3(writes/n), "", atMost(1), "at the target: "+m.requests[v].over(n))
-		m.b.add(title+string(v)+", reads per copy", round3(reads/n), "", atMost(0), "at the source: "+m.atSource[v].over(n))
+		target, source := medianRound(m.requests[v]), medianRound(m.atSource[v])
+		writes, reads := target.of("secrets")
+		m.b.add(title+string(v)+", writes per copy", round3(writes/n), "", atMost(1), "at the target: "+target.over(n))
+		m.b.add(title+string(v)+", reads per copy", round3(reads/n), "", atMost(0), "at the source: "+source.over(n))
 	}
 	m.b.add(title+"agent's peak memory", float64(m.peak)/(1<<20), "MiB", atMost(80), fmt.Sprintf("resident; anonymous %d MiB at the end", m.own>>20))
 	return nil
@@ -211,6 +213,13 @@ func (m *mass) report() error {
 
 // round3 keeps what can be told: a status that an agent wrote meanwhile is no request of a copy.
 func round3(v float64) float64 { return float64(int(v*1000+0.5)) / 1000 }
+
+// medianRound is the round with the median number of requests. What agents do once in ten minutes, as to record how far
+// they have read their peers, falls into one of the rounds, and is no part of what a copy costs.
+func medianRound(rounds []requests) requests {
+	sorted := slices.SortedFunc(slices.Values(rounds), func(a, b requests) int { return cmp.Compare(a.total(), b.total()) })
+	return sorted[len(sorted)/2]
+}
 
 func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 

@@ -63,3 +63,16 @@ func TestPercentile(t *testing.T) {
 		t.Errorf("of one value: %d", only)
 	}
 }
+
+func TestMedianRound(t *testing.T) {
+	t.Parallel()
+	usual, record := requests{"POST secrets": 1000}, requests{"POST secrets": 1000, "GET secrets": 1, "PUT secrets": 1}
+	for _, rounds := range [][]requests{{usual}, {usual, usual, record}, {record, usual, usual, usual}} {
+		if diff := cmp.Diff(usual, medianRound(rounds)); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if diff := cmp.Diff(record, medianRound([]requests{usual, record, record})); diff != "" {
+		t.Error(diff)
+	}
+}
