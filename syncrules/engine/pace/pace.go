@@ -4,6 +4,7 @@
 package pace
 
 import (
+	"maps"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -25,8 +26,8 @@ const (
 	// longest is how long any copy waits at most: for the next write of the same content, and for its turn among all
 	// that failed.
 	longest = 5 * time.Minute
-	// manyNotes is how many notes are kept before they are looked through for those that say nothing any more.
-	manyNotes = 4096
+	// fewNotes is how many notes are kept before they are looked through for those that say nothing any more.
+	fewNotes = 256
 	// oneToken is a token of a limiter, whose fractions are not exact.
 	oneToken = 1 - 1e-6
 )
@@ -34,6 +35,7 @@ const (
 // Pacer keeps a note of each copy that was written or failed lately.
 type Pacer struct {
 	notes   map[place.Key]*note
+	look    int           // when there are so many notes, they are looked through
 	retries *rate.Limiter // of failed writes
 }
 
@@ -50,18 +52,15 @@ type note struct {
 
 // New makes a Pacer that has no notes.
 func New() *Pacer {
-	return &Pacer{notes: map[place.Key]*note{}, retries: rate.NewLimiter(RetryRate, RetryBurst)}
+	return &Pacer{notes: map[place.Key]*note{}, look: fewNotes, retries: rate.NewLimiter(RetryRate, RetryBurst)}
 }
 
 func (p *Pacer) note(k place.Key, now time.Time) *note {
 	n := p.notes[k]
 	if n == nil {
-		if len(p.notes) >= manyNotes && len(p.notes)&(len(p.notes)-1) == 0 { // at powers of two
-			for old, n := range p.notes {
-				if n.failures == 0 && n.recreated == 0 && n.repeats <= Burst && (n.pace == nil || n.pace.TokensAt(now) >= Burst) {
-					delete(p.notes, old)
-				}
-			}
+		if len(p.notes) >= p.look {
+			maps.DeleteFunc(p.notes, func(_ place.Key, n *note) bool { return n.saysNothing(now) })
+			p.look = max(fewNotes, 2*len(p.notes))
 		}
 		n = &note{}
 		p.notes[k] = n
@@ -112,12 +111,20 @@ func (p *Pacer) Wrote(k place.Key, content uint64, at time.Time) {
 		n.pace = rate.NewLimiter(Rate, Burst)
 	}
 	n.pace.AllowN(at, 1)
-	if content != n.content || at.Sub(n.wrote) > time.Second+2*n.spacing() {
+	if content != n.content || n.longAgo(at) {
 		n.content, n.repeats = content, 0
 	} else {
 		n.repeats++
 	}
 	n.wrote = at
+}
+
+// longAgo reports whether a write of the same content begins a new row.
+func (n *note) longAgo(now time.Time) bool { return now.Sub(n.wrote) > time.Second+2*n.spacing() }
+
+// saysNothing reports whether without the note all would go on as with it.
+func (n *note) saysNothing(now time.Time) bool {
+	return n.failures == 0 && n.recreated == 0 && n.longAgo(now) && (n.pace == nil || n.pace.TokensAt(now) >= Burst)
 }
 
 // spacing is the time between two writes of the same content that follow each other: none for a burst, and then

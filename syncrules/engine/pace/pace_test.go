@@ -122,16 +122,35 @@ func TestRecreated(t *testing.T) {
 	}
 }
 
-// Notes that say nothing any more are dropped.
+// Notes that say nothing any more are dropped: of many copies, each written once, there are some from the last second. A copy
+// that is written again and again beside them waits as it would alone.
 func TestNotesAreDropped(t *testing.T) {
-	p, now := New(), time.Now()
+	p, alone, now := New(), New(), time.Now()
 	p.SetRecreated(key(-1), 7, now)
 	p.Failed(key(-2), time.Second, true, now)
-	for i := range 4 * manyNotes {
+	most := 0
+	for i := range 20_000 { // ten seconds
+		p.try(key(i), 1, now)
+		if i%600 == 0 { // 0.3 s
+			wait, _ := p.try(key(-3), 1, now)
+			if want, _ := alone.try(key(-3), 1, now); wait != want {
+				t.Fatalf("at %d a content that is written again waits %s, alone %s", i, wait, want)
+			}
+		}
+		most = max(most, len(p.notes))
+		now = now.Add(time.Second / 2000)
+	}
+	if most > 2*2001+2*fewNotes {
+		t.Errorf("at 2,000 copies a second there are %d notes", most)
+	}
+	if p.notes[key(-3)].repeats <= Burst {
+		t.Errorf("what is written again and again was noted %d times in a row", p.notes[key(-3)].repeats)
+	}
+	for i := range 3 * fewNotes { // slowly
 		p.try(key(i), 1, now)
 		now = now.Add(time.Second)
 	}
-	if len(p.notes) > 2*manyNotes || p.Allowance(key(-1), now).Recreated() != 7 || p.notes[key(-2)] == nil {
+	if len(p.notes) > fewNotes || p.Allowance(key(-1), now).Recreated() != 7 || p.notes[key(-2)] == nil || p.notes[key(-3)] != nil {
 		t.Errorf("%d notes", len(p.notes))
 	}
 }
