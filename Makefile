@@ -191,12 +191,12 @@ demo-kubernetes: demo-build testbed ## the same with three Kubernetes control pl
 
 .PHONY: test
 test: prereqs ## run every check there is, then say which failed
-	@.ci/summary lint verify test-unit test-race test-build -- e2e-beside-home demo-once -- sim e2e-pods e2e-oldest e2e-standalone e2e-registry e2e-home
+	@.ci/summary lint verify test-race test-build -- e2e-beside-home demo-once -- sim e2e-pods e2e-oldest e2e-standalone e2e-registry e2e-home
 
-# What computes comes first, alone. Then come two lanes of tests that mostly wait: e2e and demo-once use this machine's
-# network, and are in the same lane; those of the other lane have networks of their own (for root), or need none or any
-# port. The first lane is still the longer one. All programs that they start are built before, so that nothing is compiled
-# twice, and no program is replaced while it runs.
+# What computes comes first, alone: the quick tests with the race detector, and not without it once more. Then come two lanes
+# of tests that mostly wait: e2e and demo-once use this machine's network, and are in the same lane; those of the other lane
+# have networks of their own (for root), or need none or any port. The first lane is still the longer one. All programs that
+# they start are built before, so that nothing is compiled twice, and no program is replaced while it runs.
 .PHONY: test-build
 test-build: build testbed testbed-oldest apiserver ## build what the end-to-end tests start (once, 7 minutes of a first make test)
 	@GO='$(GO)' .ci/e2e-pods --build
