@@ -177,9 +177,9 @@ func (p *parts) makeLocal() {
 
 // recorded is what an earlier start recorded about other clusters, beside the membership.
 type recorded struct {
-	positions map[string][]byte // how far their API servers were
-	scopes    []engine.Scope    // where copies are
-	quota     quota.Limits      // what may be written because of one cluster, after the last start
+	positions peers.Recorded // how far their API servers were
+	scopes    []engine.Scope // where copies are
+	quota     quota.Limits   // what may be written because of one cluster, after the last start
 }
 
 func (p *parts) readRecorded(ctx context.Context) (r recorded, err error) {

@@ -43,7 +43,7 @@ type Options struct {
 	// Now is the time by the clock of the local API server.
 	Now func() time.Time
 	// Positions is the result of ReadPositions.
-	Positions map[string][]byte
+	Positions Recorded
 	Log       *slog.Logger
 }
 
@@ -61,7 +61,6 @@ type Peers struct {
 	options Options
 	added   workqueue.TypedInterface[string] // clusterIDs of links that Run starts
 	record  *loop.Task                       // writes the record of positions
-	parts   int                              // at most so many Secrets of the record are there; only record uses it
 	// failures remembers, by clusterID, why an API server was not reached, so that it is logged once.
 	failures health.Once
 	claims   claims
@@ -69,8 +68,8 @@ type Peers struct {
 
 	mu         sync.Mutex
 	known      map[string]*tracked
-	recorded   map[string][]byte // notes of positions that an earlier agent recorded, until the cluster is read
-	unrecorded bool              // positions changed since they were recorded
+	recorded   Recorded // by an earlier agent: the notes until the cluster is read; its parts are record's own
+	unrecorded bool     // positions changed since they were recorded
 }
 
 // tracked is what is known of one cluster. All fields but wake are guarded by Peers.mu.
@@ -97,7 +96,7 @@ type Peer struct {
 
 // New returns peers without a link. Run starts the links.
 func New(o Options) *Peers {
-	p := &Peers{options: o, added: workqueue.NewTyped[string](), known: map[string]*tracked{}, recorded: o.Positions, budgets: newBudgets(o.Share), parts: maxParts}
+	p := &Peers{options: o, added: workqueue.NewTyped[string](), known: map[string]*tracked{}, recorded: o.Positions, budgets: newBudgets(o.Share)}
 	p.record = loop.NewTask("record of positions", o.Log, loop.WithPause(p.recordPositions))
 	return p
 }

@@ -51,7 +51,7 @@ type peerNote struct {
 func (p *Peers) recordPositions(ctx context.Context) error {
 	if p.takeNews() {
 		var err error
-		if p.parts, err = writePositions(ctx, p.options.Store, p.notes(), p.parts, p.options.Log); err != nil {
+		if p.recorded.parts, err = writePositions(ctx, p.options.Store, p.notes(), p.recorded.parts, p.options.Log); err != nil {
 			p.markUnrecorded()
 			return err
 		}
@@ -67,10 +67,10 @@ func (p *Peers) positions(id string) *history.Positions {
 	t := p.trackedLocked(id)
 	if t.positions == nil {
 		t.positions = history.NewPositions()
-		if err := t.positions.Recall(p.recorded[id]); err != nil {
+		if err := t.positions.Recall(p.recorded.notes[id]); err != nil {
 			p.options.Log.Warn("a restore of a cluster before the start of this agent may not be noticed: the record of positions cannot be read, and will be replaced", "cluster", id, "error", err)
 		}
-		delete(p.recorded, id)
+		delete(p.recorded.notes, id)
 	}
 	return t.positions
 }
@@ -79,7 +79,7 @@ func (p *Peers) positions(id string) *history.Positions {
 // known any more, as after this cluster has left its group.
 func (p *Peers) takeNews() bool {
 	p.mu.Lock()
-	unread := slices.Collect(maps.Keys(p.recorded))
+	unread := slices.Collect(maps.Keys(p.recorded.notes))
 	p.mu.Unlock()
 	for _, id := range unread {
 		if p.options.Directory.Forgotten(id) {
@@ -110,9 +110,9 @@ func (p *Peers) ForgetPositions(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.trackedLocked(id)
-	if p.recorded[id] != nil || t.positions != nil {
+	if p.recorded.notes[id] != nil || t.positions != nil {
 		p.unrecorded, t.positions = true, nil
-		delete(p.recorded, id)
+		delete(p.recorded.notes, id)
 	}
 }
 
@@ -120,7 +120,7 @@ func (p *Peers) ForgetPositions(id string) {
 func (p *Peers) notes() map[string][]byte {
 	p.mu.Lock()
 	out := make(map[string][]byte, len(p.known))
-	maps.Copy(out, p.recorded)
+	maps.Copy(out, p.recorded.notes)
 	now := make(map[string]*history.Positions, len(p.known))
 	for id, t := range p.known {
 		if t.positions != nil {
@@ -147,8 +147,8 @@ func positionsName(part int) string {
 }
 
 // writePositions writes the notes, by clusterID, for ReadPositions. If there are too many, the largest are left out, so
-// that one peer cannot take the room of others. At most had Secrets are there before it, and the returned number after
-// it, also if it fails.
+// that one peer cannot take the room of others. had is how many Secrets the record has; it returns how many it has then,
+// at most, also if it fails.
 func writePositions(ctx context.Context, s *store.Store, notes map[string][]byte, had int, log *slog.Logger) (int, error) {
 	left := slices.SortedFunc(maps.Keys(notes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(notes[a]), len(notes[b])), cmp.Compare(a, b))
@@ -164,11 +164,9 @@ func writePositions(ctx context.Context, s *store.Store, notes map[string][]byte
 			return max(had, parts+1), err // it may have been written
 		}
 	}
-	for part := parts; part < had; part++ { // Secrets of an earlier, larger record
-		if found, err := s.Delete(ctx, positionsName(part)); err != nil {
+	for ; had > parts; had-- { // from the last one, so that what is left when this fails is read, and deleted, by the next agent
+		if _, err := s.Delete(ctx, positionsName(had-1)); err != nil {
 			return had, err
-		} else if !found {
-			break
 		}
 	}
 	if len(left) > 0 {
@@ -192,20 +190,26 @@ func packPositions(ids []string, notes map[string][]byte) (packed []byte, n int,
 	return out.Bytes(), n, err
 }
 
-// ReadPositions reads what an earlier agent recorded, by clusterID. A record that cannot be decoded is logged and
-// ignored, because the agent works without it. The error is that of the API server.
-func ReadPositions(ctx context.Context, s *store.Store, log *slog.Logger) (map[string][]byte, error) {
-	out := map[string][]byte{}
-	for part := range maxParts {
-		name := positionsName(part)
+// Recorded is what an earlier agent recorded of the positions of peers.
+type Recorded struct {
+	notes map[string][]byte // by clusterID
+	parts int               // how many Secrets the record has, at most
+}
+
+// ReadPositions reads what an earlier agent recorded. A record that cannot be decoded is logged and ignored, because the
+// agent works without it. The error is that of the API server.
+func ReadPositions(ctx context.Context, s *store.Store, log *slog.Logger) (Recorded, error) {
+	out := Recorded{notes: map[string][]byte{}}
+	for ; out.parts < maxParts; out.parts++ {
+		name := positionsName(out.parts)
 		secret, err := s.Read(ctx, name)
 		if apierrors.IsNotFound(err) {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return Recorded{}, err
 		}
-		if err := unpackPositions(secret.Data[positionsKey], out); err != nil {
+		if err := unpackPositions(secret.Data[positionsKey], out.notes); err != nil {
 			log.Warn("restores of clusters before the start of this agent may not be noticed: the record of positions cannot be read, and will be replaced",
 				"secret", s.Namespace()+"/"+name, "error", err)
 		}

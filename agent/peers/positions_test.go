@@ -43,7 +43,7 @@ func TestPositionsAreRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return past
+		return past.notes
 	}
 	if past := next(); len(past) > 0 {
 		t.Errorf("without peers: %q", past)
@@ -61,13 +61,13 @@ func TestPositionsAreRecorded(t *testing.T) {
 	if past := next(); len(past) > 0 {
 		t.Errorf("written without a change: %q", past)
 	}
-	o.Positions = past
+	o.Positions = Recorded{notes: past, parts: 1}
 	p = New(o) // another agent, which has not come to B yet
 	p.positions(idC).Confirm("yes")
 	if past = next(); len(past) != 2 || string(past[idB]) != string(want) {
 		t.Errorf("of B and C there is %q", past)
 	}
-	o.Positions = past
+	o.Positions = Recorded{notes: past, parts: 1}
 	p = New(o)
 	p.positions(idB).Confirm("yes")
 	if p.takeNews() {
@@ -83,7 +83,7 @@ func TestPositionsAreRecorded(t *testing.T) {
 	if past = next(); len(past) != 1 || past[idC] == nil {
 		t.Errorf("after B was forgotten there is %q", past)
 	}
-	o.Positions = map[string][]byte{idB: want}
+	o.Positions = Recorded{notes: map[string][]byte{idB: want}}
 	p = New(o)
 	if past = next(); len(past) > 0 || p.positions(idB).News() {
 		t.Errorf("B, which is not known any more, is recorded still: %q", past)
@@ -104,39 +104,54 @@ func TestFailedPositionsWriteIsRetried(t *testing.T) {
 	if err := p.recordPositions(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if past, err := ReadPositions(t.Context(), o.Store, o.Log); past[idB] == nil || err != nil {
+	if past, err := ReadPositions(t.Context(), o.Store, o.Log); past.notes[idB] == nil || err != nil {
 		t.Errorf("recorded: %q, %v", past, err)
 	}
 }
 
-// The Secrets of an earlier, larger record are deleted, also after a failure, and those of an earlier agent by its first
-// write. Later ones ask for no Secret that is not there.
+// The Secrets of a larger record are deleted, also when that fails first, or after an agent that was stopped meanwhile. No
+// Secret is asked for that is not there.
 func TestPositionsLeaveNoSecretBehind(t *testing.T) {
 	api, o := options(t)
 	list(t, o, idB)
-	p := New(o)
-	write := func(confirmation string, deletes ...string) {
+	var p *Peers
+	write := func(fails bool, deletes ...string) {
 		t.Helper()
-		p.positions(idB).Confirm(confirmation)
-		if err := p.recordPositions(t.Context()); err != nil {
+		p.positions(idB).Confirm(fmt.Sprint(time.Now().UnixNano()))
+		if err := p.recordPositions(t.Context()); (err != nil) != fails {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(deletes, api.Deleted(), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: deleted (-want +got):\n%s", confirmation, diff)
+			t.Errorf("deleted (-want +got):\n%s", diff)
 		}
 	}
-	api.SetObject(positionsName(1), []byte(`{}`))
-	write("of another agent", positionsName(1), positionsName(2))
-	write("again")
-	api.SetObject(positionsName(1), []byte(`{}`))
-	p.parts = 2
-	api.FailDeletes(1)
-	p.positions(idB).Confirm("fails")
-	if err := p.recordPositions(t.Context()); err == nil {
-		t.Fatal("no error of a delete that failed")
+	start := func(parts int) {
+		t.Helper()
+		var err error
+		if o.Positions, err = ReadPositions(t.Context(), o.Store, o.Log); err != nil || o.Positions.parts != parts {
+			t.Fatalf("there are %d Secrets, want %d: %v", o.Positions.parts, parts, err)
+		}
+		p = New(o)
 	}
-	write("smaller", positionsName(1))
-	write("small still")
+	start(0)
+	write(false)
+	write(false)
+	for part := range 4 {
+		api.SetObject(positionsName(part), fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q}}`, positionsName(part)))
+	}
+	start(4)
+	api.FailDeletes(1)
+	write(true)
+	write(false, positionsName(3), positionsName(2), positionsName(1))
+	write(false)
+	start(1)
+	for part := range 3 {
+		api.SetObject(positionsName(part), fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q}}`, positionsName(part)))
+	}
+	start(3)
+	api.FailDeletes(0)
+	write(false, positionsName(2), positionsName(1))
+	start(1)
 }
 
 // A restore is recorded at once, and not after the usual pause.
@@ -178,11 +193,11 @@ func TestUnreadablePositions(t *testing.T) {
 	api, o := options(t)
 	for _, data := range []string{"", "e30=", "H4sIAAAAAAAA"} {
 		api.SetObject(positionsSecret, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","data":{%q:%q}}`, positionsKey, data))
-		if past, err := ReadPositions(t.Context(), o.Store, o.Log); len(past) > 0 || err != nil {
-			t.Errorf("%s: %q, %v", data, past, err)
+		if past, err := ReadPositions(t.Context(), o.Store, o.Log); len(past.notes) > 0 || past.parts != 1 || err != nil {
+			t.Errorf("%s: %q, %v", data, past.notes, err)
 		}
 	}
-	o.Positions = map[string][]byte{idB: []byte("{")}
+	o.Positions = Recorded{notes: map[string][]byte{idB: []byte("{")}}
 	if New(o).positions(idB) == nil {
 		t.Error("no positions")
 	}
@@ -203,7 +218,7 @@ func TestFirstPositionsSecretWins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string][]byte{idB: []byte(`"newer"`), idC: []byte(`"c"`)}, past); diff != "" {
+	if diff := cmp.Diff(map[string][]byte{idB: []byte(`"newer"`), idC: []byte(`"c"`)}, past.notes); diff != "" {
 		t.Errorf("recorded (-want +got):\n%s", diff)
 	}
 }
@@ -264,11 +279,11 @@ func TestPositionsRecordIsBounded(t *testing.T) {
 		t.Errorf("the record has %d bytes", parts)
 	}
 	past, err := ReadPositions(t.Context(), o.Store, o.Log)
-	if err != nil || len(past) < 1000+maxParts || len(past) == len(notes) {
-		t.Fatalf("%d notes are recorded, error %v", len(past), err)
+	if err != nil || len(past.notes) < 1000+maxParts || len(past.notes) == len(notes) {
+		t.Fatalf("%d notes are recorded, error %v", len(past.notes), err)
 	}
 	for id, note := range notes {
-		if len(note) < 10<<10 && string(past[id]) != string(note) {
+		if len(note) < 10<<10 && string(past.notes[id]) != string(note) {
 			t.Fatal("a small note was left out")
 		}
 	}

@@ -26,7 +26,7 @@ type mass struct {
 	took      map[verb]map[way][]time.Duration
 	cost      map[verb][]float64  // agents' CPU seconds per 1,000 copies
 	share     map[verb][]float64  // agents' CPU over that of the targets' API servers
-	requests  map[verb][]requests // of each round, at one target
+	requests  map[verb][]requests // of each round, at the first target
 	atSource  map[verb][]requests // of each round, at the source, without what we wrote there
 	peak, own int
 }
@@ -214,11 +214,15 @@ func (m *mass) report() error {
 // round3 keeps what can be told: a status that an agent wrote meanwhile is no request of a copy.
 func round3(v float64) float64 { return float64(int(v*1000+0.5)) / 1000 }
 
-// medianRound is the round with the median number of requests. What agents do once in ten minutes, as to record how far
-// they have read their peers, falls into one of the rounds, and is no part of what a copy costs.
+// medianRound is the round with the median number of requests for Secrets. What agents do seldom, as to record each ten
+// minutes how far they have read their peers, is in few rounds, and no part of what a copy costs.
 func medianRound(rounds []requests) requests {
-	sorted := slices.SortedFunc(slices.Values(rounds), func(a, b requests) int { return cmp.Compare(a.total(), b.total()) })
-	return sorted[len(sorted)/2]
+	all := func(r requests) float64 {
+		writes, reads := r.of("secrets")
+		return writes + reads
+	}
+	sorted := slices.SortedFunc(slices.Values(rounds), func(a, b requests) int { return cmp.Compare(all(a), all(b)) })
+	return sorted[(len(sorted)-1)/2]
 }
 
 func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }

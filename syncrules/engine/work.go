@@ -15,13 +15,14 @@ import (
 	"github.com/roster-mesh/roster/syncrules/drift"
 	"github.com/roster-mesh/roster/syncrules/engine/conflicts"
 	"github.com/roster-mesh/roster/syncrules/engine/copies"
+	"github.com/roster-mesh/roster/syncrules/engine/pace"
 	"github.com/roster-mesh/roster/syncrules/engine/problem"
 	"github.com/roster-mesh/roster/syncrules/engine/turns"
 	"github.com/roster-mesh/roster/syncrules/packed"
 )
 
 const (
-	writeTimeout = 30 * time.Second
+	writeTimeout = pace.Timeout
 	// raceRetry is for when a write lost a race and the event that it lost to does not come.
 	raceRetry = time.Second
 )

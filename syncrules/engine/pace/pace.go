@@ -4,7 +4,6 @@
 package pace
 
 import (
-	"maps"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -13,6 +12,8 @@ import (
 )
 
 const (
+	// Timeout is how long a write takes at most. It is noted when it has ended, with the time when it began.
+	Timeout = 30 * time.Second
 	// Rate and Burst are how often one copy may be written: so many times at once, then so many a second.
 	Rate  = 5
 	Burst = 10
@@ -26,8 +27,9 @@ const (
 	// longest is how long any copy waits at most: for the next write of the same content, and for its turn among all
 	// that failed.
 	longest = 5 * time.Minute
-	// fewNotes is how many notes are kept before they are looked through for those that say nothing any more.
-	fewNotes = 256
+	// fewNotes are not swept: dropping those that say nothing any more. More are when they have doubled, and once in sweepAfter.
+	fewNotes   = 256
+	sweepAfter = time.Minute
 	// oneToken is a token of a limiter, whose fractions are not exact.
 	oneToken = 1 - 1e-6
 )
@@ -35,7 +37,8 @@ const (
 // Pacer keeps a note of each copy that was written or failed lately.
 type Pacer struct {
 	notes   map[place.Key]*note
-	look    int           // when there are so many notes, they are looked through
+	most    int           // how many notes there may be before they are swept
+	swept   time.Time     // when they were last
 	retries *rate.Limiter // of failed writes
 }
 
@@ -52,20 +55,30 @@ type note struct {
 
 // New makes a Pacer that has no notes.
 func New() *Pacer {
-	return &Pacer{notes: map[place.Key]*note{}, look: fewNotes, retries: rate.NewLimiter(RetryRate, RetryBurst)}
+	return &Pacer{notes: map[place.Key]*note{}, most: fewNotes, retries: rate.NewLimiter(RetryRate, RetryBurst)}
 }
 
 func (p *Pacer) note(k place.Key, now time.Time) *note {
 	n := p.notes[k]
 	if n == nil {
-		if len(p.notes) >= p.look {
-			maps.DeleteFunc(p.notes, func(_ place.Key, n *note) bool { return n.saysNothing(now) })
-			p.look = max(fewNotes, 2*len(p.notes))
+		if len(p.notes) >= p.most || len(p.notes) >= fewNotes && now.Sub(p.swept) >= sweepAfter {
+			p.sweep(now)
 		}
 		n = &note{}
 		p.notes[k] = n
 	}
 	return n
+}
+
+// sweep drops the notes that say nothing any more. The map is made anew, because one does not become smaller.
+func (p *Pacer) sweep(now time.Time) {
+	kept := map[place.Key]*note{}
+	for k, n := range p.notes {
+		if !n.saysNothing(now) {
+			kept[k] = n
+		}
+	}
+	p.notes, p.most, p.swept = kept, max(fewNotes, 2*len(kept)), now
 }
 
 // Allowance is what a Pacer says of one copy at one moment. It needs no lock.
@@ -104,7 +117,7 @@ func (a Allowance) Wait(content uint64) (wait time.Duration, often bool) {
 // Recreated is the content that the copy was made anew for last, 0 for none.
 func (a Allowance) Recreated() uint64 { return a.recreated }
 
-// Wrote notes that a content was written, whether or not that failed, at a time.
+// Wrote notes that a content was written, whether or not that failed, by a write that began at a time.
 func (p *Pacer) Wrote(k place.Key, content uint64, at time.Time) {
 	n := p.note(k, at)
 	if n.pace == nil {
@@ -119,11 +132,15 @@ func (p *Pacer) Wrote(k place.Key, content uint64, at time.Time) {
 	n.wrote = at
 }
 
-// longAgo reports whether a write of the same content begins a new row.
+// longAgo reports whether the note is of so long ago that a write of the same content, begun now, is the first again.
 func (n *note) longAgo(now time.Time) bool { return now.Sub(n.wrote) > time.Second+2*n.spacing() }
 
-// saysNothing reports whether without the note all would go on as with it.
+// saysNothing reports whether without the note all goes on as with it. What was written repeatedly is kept until no write
+// is under way that began soon after the last one.
 func (n *note) saysNothing(now time.Time) bool {
+	if n.repeats > 0 {
+		now = now.Add(-Timeout)
+	}
 	return n.failures == 0 && n.recreated == 0 && n.longAgo(now) && (n.pace == nil || n.pace.TokensAt(now) >= Burst)
 }
 

@@ -122,35 +122,72 @@ func TestRecreated(t *testing.T) {
 	}
 }
 
-// Notes that say nothing any more are dropped: of many copies, each written once, there are some from the last second. A copy
-// that is written again and again beside them waits as it would alone.
+// Of many copies that are each written once there are notes of the last seconds. A copy that is written again and again
+// beside them waits as it would alone.
 func TestNotesAreDropped(t *testing.T) {
 	p, alone, now := New(), New(), time.Now()
 	p.SetRecreated(key(-1), 7, now)
 	p.Failed(key(-2), time.Second, true, now)
+	const perSecond = 500
 	most := 0
-	for i := range 20_000 { // ten seconds
+	for i := range 20 * perSecond {
 		p.try(key(i), 1, now)
-		if i%600 == 0 { // 0.3 s
+		if i%(perSecond/4) == 0 {
 			wait, _ := p.try(key(-3), 1, now)
 			if want, _ := alone.try(key(-3), 1, now); wait != want {
 				t.Fatalf("at %d a content that is written again waits %s, alone %s", i, wait, want)
 			}
 		}
 		most = max(most, len(p.notes))
-		now = now.Add(time.Second / 2000)
+		now = now.Add(time.Second / perSecond)
 	}
-	if most > 2*2001+2*fewNotes {
-		t.Errorf("at 2,000 copies a second there are %d notes", most)
+	if most > 2*(perSecond+3)+fewNotes {
+		t.Errorf("at %d copies a second there are %d notes", perSecond, most)
 	}
 	if p.notes[key(-3)].repeats <= Burst {
 		t.Errorf("what is written again and again was noted %d times in a row", p.notes[key(-3)].repeats)
 	}
-	for i := range 3 * fewNotes { // slowly
-		p.try(key(i), 1, now)
-		now = now.Add(time.Second)
+	now = now.Add(time.Hour)
+	p.try(key(-4), 1, now)
+	if len(p.notes) != 3 || p.Allowance(key(-1), now).Recreated() != 7 || p.notes[key(-2)] == nil {
+		t.Errorf("an hour later there are %d notes", len(p.notes))
 	}
-	if len(p.notes) > fewNotes || p.Allowance(key(-1), now).Recreated() != 7 || p.notes[key(-2)] == nil || p.notes[key(-3)] != nil {
-		t.Errorf("%d notes", len(p.notes))
+}
+
+// After an outage in which very many copies failed, their notes go when they are written.
+func TestNotesOfAnOutage(t *testing.T) {
+	p, now := New(), time.Now()
+	const copies = 20_000
+	for i := range copies {
+		p.Failed(key(i), time.Second, true, now)
+	}
+	if len(p.notes) != copies {
+		t.Fatalf("%d of %d failures are noted", len(p.notes), copies)
+	}
+	now = now.Add(time.Second)
+	for i := range copies {
+		p.Wrote(key(i), 1, now)
+		p.Succeeded(key(i))
+	}
+	now = now.Add(sweepAfter)
+	p.try(key(-1), 1, now)
+	if len(p.notes) > 1 {
+		t.Errorf("%d notes are left of it", len(p.notes))
+	}
+}
+
+// A write is noted when it has ended. Until then, what it repeats is not forgotten, however many others are written.
+func TestSlowWriteOfTheSameContent(t *testing.T) {
+	p, now := New(), time.Now()
+	for range 2 * Burst {
+		p.Wrote(key(0), 1, now)
+	}
+	began := now.Add(p.notes[key(0)].spacing())
+	for i := range 2 * fewNotes {
+		p.Wrote(key(i+1), 1, began.Add(Timeout-time.Second))
+	}
+	p.Wrote(key(0), 1, began)
+	if got := p.notes[key(0)].repeats; got != 2*Burst {
+		t.Errorf("it was noted %d times in a row, want %d", got, 2*Burst)
 	}
 }

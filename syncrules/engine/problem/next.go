@@ -32,7 +32,7 @@ func NextStep(reason string) string {
 	case ReasonInvalidObject:
 		return "the API server here has other rules for the kind than the source's, or a mutation made it so"
 	case ReasonSchemaMismatch:
-		return "install the source's version of the CRD here"
+		return "install the source's version of the CRD here, or let the rule remove the field (mutations.overrides)"
 	}
 	return ""
 }

@@ -27,6 +27,12 @@ func In(own *v1alpha1.Cluster, flag string) (all []Decision) {
 				fmt.Sprintf("agentctl approve %s%s --key %s", cli.ShellWord(n.Name), flag, n.Fingerprint),
 			})
 		}
+		switch cond.Reason {
+		case v1alpha1.AdmittedUnknownAuthority:
+			all = append(all, Decision{cond.Message, "agentctl members" + flag + ", and name members in the chart value trust.authorities"})
+		case v1alpha1.AdmittedOtherKey:
+			all = append(all, Decision{cond.Message, "agentctl members --tree" + flag})
+		}
 	}
 	if cond := clusters.Condition(own, v1alpha1.ConditionRemovalsInEffect); cond != nil && cond.Status != metav1.ConditionTrue {
 		held := map[string]int{}

@@ -23,6 +23,20 @@ func TestSlowed(t *testing.T) {
 	}
 }
 
+// What is said of an authority that does not count, and of two keys of one cluster, is told beside clusters that wait.
+func TestNotAdmitted(t *testing.T) {
+	for reason, fix := range map[string]string{
+		v1alpha1.AdmittedUnknownAuthority: "agentctl members --context east, and name members in the chart value trust.authorities",
+		v1alpha1.AdmittedOtherKey:         "agentctl members --tree --context east",
+	} {
+		own := &v1alpha1.Cluster{}
+		own.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionClustersAdmitted, Status: metav1.ConditionFalse, Reason: reason, Message: "what is wrong"}}
+		if got := In(own, " --context east"); len(got) != 1 || got[0] != (Decision{"what is wrong", fix}) {
+			t.Errorf("%s: %q", reason, got)
+		}
+	}
+}
+
 // TestHeldRemovals: one decision for each author, and none for what is in effect, or whose author is no member any more.
 func TestHeldRemovals(t *testing.T) {
 	message, key := "", strings.Repeat("0a", 16)
