@@ -225,7 +225,7 @@ test-unit: ## run the quick tests
 .PHONY: test-race
 test-race: ## run the quick tests with the race detector (needs gcc), and those with a bound that does not count with it also without
 	CGO_ENABLED=1 $(TEST) -race -parallel=8 -timeout=30m $(TESTFLAGS) $(UNIT)
-	$(TEST) $(TESTFLAGS) ./syncrules
+	$(TEST) -parallel=8 -timeout=30m $(TESTFLAGS) ./syncrules
 
 # How many runs of the state machine there are; each has a seed of its own, which follows from SEED, and a failing
 # one prints it. See e2e/sim for what a seed replays and what it does not.

@@ -105,7 +105,7 @@ func TestFailedPositionsWriteIsRetried(t *testing.T) {
 		t.Fatal(err)
 	}
 	if past, err := ReadPositions(t.Context(), o.Store, o.Log); past.notes[idB] == nil || err != nil {
-		t.Errorf("recorded: %q, %v", past, err)
+		t.Errorf("recorded: %q, %v", past.notes, err)
 	}
 }
 
@@ -115,9 +115,11 @@ func TestPositionsLeaveNoSecretBehind(t *testing.T) {
 	api, o := options(t)
 	list(t, o, idB)
 	var p *Peers
+	writes := 0
 	write := func(fails bool, deletes ...string) {
 		t.Helper()
-		p.positions(idB).Confirm(fmt.Sprint(time.Now().UnixNano()))
+		writes++
+		p.positions(idB).Confirm(fmt.Sprint(writes))
 		if err := p.recordPositions(t.Context()); (err != nil) != fails {
 			t.Fatal(err)
 		}

@@ -222,7 +222,7 @@ func medianRound(rounds []requests) requests {
 		return writes + reads
 	}
 	sorted := slices.SortedFunc(slices.Values(rounds), func(a, b requests) int { return cmp.Compare(all(a), all(b)) })
-	return sorted[(len(sorted)-1)/2]
+	return sorted[len(sorted)/2]
 }
 
 func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }

@@ -27,9 +27,12 @@ const (
 	// longest is how long any copy waits at most: for the next write of the same content, and for its turn among all
 	// that failed.
 	longest = 5 * time.Minute
-	// fewNotes are not swept: dropping those that say nothing any more. More are when they have doubled, and once in sweepAfter.
+	// fewNotes are not swept, which drops those that say nothing any more. More are, when they have doubled, and once in
+	// sweepAfter.
 	fewNotes   = 256
 	sweepAfter = time.Minute
+	// forgetFailure is how long a copy is not tried again whose failures are forgotten: it is none any more.
+	forgetFailure = 4 * longest
 	// oneToken is a token of a limiter, whose fractions are not exact.
 	oneToken = 1 - 1e-6
 )
@@ -38,7 +41,8 @@ const (
 type Pacer struct {
 	notes   map[place.Key]*note
 	most    int           // how many notes there may be before they are swept
-	swept   time.Time     // when they were last
+	latest  time.Time     // the latest time that was told
+	swept   time.Time     // when notes were swept last
 	retries *rate.Limiter // of failed writes
 }
 
@@ -46,7 +50,8 @@ type Pacer struct {
 type note struct {
 	pace      *rate.Limiter
 	failures  int
-	recreated uint64 // the content that the copy was made anew for
+	failed    time.Time // last
+	recreated uint64    // the content that the copy was made anew for
 	// content was written last, at wrote, and repeats times in a row.
 	content uint64
 	wrote   time.Time
@@ -59,11 +64,14 @@ func New() *Pacer {
 }
 
 func (p *Pacer) note(k place.Key, now time.Time) *note {
+	if now.After(p.latest) { // writes are noted with the time when they began
+		p.latest = now
+	}
+	if len(p.notes) >= p.most || len(p.notes) >= fewNotes && p.latest.Sub(p.swept) >= sweepAfter {
+		p.sweep()
+	}
 	n := p.notes[k]
 	if n == nil {
-		if len(p.notes) >= p.most || len(p.notes) >= fewNotes && now.Sub(p.swept) >= sweepAfter {
-			p.sweep(now)
-		}
 		n = &note{}
 		p.notes[k] = n
 	}
@@ -71,14 +79,14 @@ func (p *Pacer) note(k place.Key, now time.Time) *note {
 }
 
 // sweep drops the notes that say nothing any more. The map is made anew, because one does not become smaller.
-func (p *Pacer) sweep(now time.Time) {
+func (p *Pacer) sweep() {
 	kept := map[place.Key]*note{}
 	for k, n := range p.notes {
-		if !n.saysNothing(now) {
+		if !n.saysNothing(p.latest) {
 			kept[k] = n
 		}
 	}
-	p.notes, p.most, p.swept = kept, max(fewNotes, 2*len(kept)), now
+	p.notes, p.most, p.swept = kept, max(fewNotes, 2*len(kept)), p.latest
 }
 
 // Allowance is what a Pacer says of one copy at one moment. It needs no lock.
@@ -135,13 +143,16 @@ func (p *Pacer) Wrote(k place.Key, content uint64, at time.Time) {
 // longAgo reports whether the note is of so long ago that a write of the same content, begun now, is the first again.
 func (n *note) longAgo(now time.Time) bool { return now.Sub(n.wrote) > time.Second+2*n.spacing() }
 
-// saysNothing reports whether without the note all goes on as with it. What was written repeatedly is kept until no write
-// is under way that began soon after the last one.
+// saysNothing reports whether without the note all goes on as with it, but for one repetition at most. What was repeated
+// already is kept until no write is under way that began soon after the last one.
 func (n *note) saysNothing(now time.Time) bool {
+	if n.failures > 0 && now.Sub(n.failed) < forgetFailure || n.recreated != 0 {
+		return false
+	}
 	if n.repeats > 0 {
 		now = now.Add(-Timeout)
 	}
-	return n.failures == 0 && n.recreated == 0 && n.longAgo(now) && (n.pace == nil || n.pace.TokensAt(now) >= Burst)
+	return n.longAgo(now) && (n.pace == nil || n.pace.TokensAt(now) >= Burst)
 }
 
 // spacing is the time between two writes of the same content that follow each other: none for a burst, and then
@@ -162,6 +173,7 @@ func (p *Pacer) Failed(k place.Key, most time.Duration, outage bool, now time.Ti
 		wait = min(firstBackoff<<n.failures, most)
 	}
 	n.failures++
+	n.failed = now
 	if outage || n.failures <= RetryFreely {
 		return wait
 	}

@@ -147,14 +147,15 @@ func TestNotesAreDropped(t *testing.T) {
 	if p.notes[key(-3)].repeats <= Burst {
 		t.Errorf("what is written again and again was noted %d times in a row", p.notes[key(-3)].repeats)
 	}
-	now = now.Add(time.Hour)
+	now = now.Add(forgetFailure / 2)
 	p.try(key(-4), 1, now)
 	if len(p.notes) != 3 || p.Allowance(key(-1), now).Recreated() != 7 || p.notes[key(-2)] == nil {
-		t.Errorf("an hour later there are %d notes", len(p.notes))
+		t.Errorf("later there are %d notes", len(p.notes))
 	}
 }
 
-// After an outage in which very many copies failed, their notes go when they are written.
+// After an outage in which very many copies failed, their notes go a minute after they were written, and also when they are
+// tried no more.
 func TestNotesOfAnOutage(t *testing.T) {
 	p, now := New(), time.Now()
 	const copies = 20_000
@@ -165,14 +166,18 @@ func TestNotesOfAnOutage(t *testing.T) {
 		t.Fatalf("%d of %d failures are noted", len(p.notes), copies)
 	}
 	now = now.Add(time.Second)
-	for i := range copies {
+	for i := range copies / 2 {
 		p.Wrote(key(i), 1, now)
 		p.Succeeded(key(i))
 	}
 	now = now.Add(sweepAfter)
-	p.try(key(-1), 1, now)
-	if len(p.notes) > 1 {
-		t.Errorf("%d notes are left of it", len(p.notes))
+	p.Wrote(key(0), 1, now)
+	if len(p.notes) != 1+copies/2 {
+		t.Errorf("%d notes are left of it, want %d of failures and one", len(p.notes), copies/2)
+	}
+	p.Wrote(key(0), 1, now.Add(forgetFailure))
+	if len(p.notes) != 1 {
+		t.Errorf("%d notes are left of copies that are tried no more", len(p.notes)-1)
 	}
 }
 

@@ -23,7 +23,7 @@ func TestSlowed(t *testing.T) {
 	}
 }
 
-// What is said of an authority that does not count, and of two keys of one cluster, is told beside clusters that wait.
+// An authority that does not count, and two keys of one cluster, are told of, once no cluster waits.
 func TestNotAdmitted(t *testing.T) {
 	for reason, fix := range map[string]string{
 		v1alpha1.AdmittedUnknownAuthority: "agentctl members --context east, and name members in the chart value trust.authorities",
