@@ -29,7 +29,9 @@ func (e *Engine) write(ctx context.Context, j *job, w *weighed, out *outcome) er
 	case syncrules.Update, syncrules.UpdateStatus, syncrules.MarkOrphan:
 		return e.update(ctx, j, w, out)
 	case syncrules.Delete:
-		return e.remove(ctx, j, out.decision.Object)
+		err := e.remove(ctx, j, out.decision.Object)
+		out.remade = err == nil && j.allowance.Recreated() != 0 // and that is over with the copy
+		return err
 	default:
 	}
 	return nil

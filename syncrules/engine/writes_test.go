@@ -216,6 +216,9 @@ func TestImmutableFieldComesBack(t *testing.T) {
 			if w.local.find(k) != nil {
 				t.Error("the copy outlives its source")
 			}
+			if w.e.outcomes.pacer.Allowance(k, time.Now()).Recreated() != 0 {
+				t.Error("what the copy was made anew for is noted for ever, though the copy is gone")
+			}
 		}
 		if late {
 			t.Error("no deletion was too late")

@@ -9,5 +9,5 @@
 //     are tried again at a rate for all.
 //   - Recreated: for which content a copy was made anew, so that this is not done for ever.
 //
-// A Pacer has no lock and no clock: the caller has both. Notes about copies that need none are dropped as they become many.
+// A Pacer has no lock and no clock: the caller has both. Notes about copies that need none are dropped as they become many, and once a minute.
 package pace

@@ -31,7 +31,8 @@ const (
 	// sweepAfter.
 	fewNotes   = 256
 	sweepAfter = time.Minute
-	// forgetFailure is how long a copy is not tried again whose failures are forgotten: it is none any more.
+	// forgetFailure is how long after the last failure of a copy its failures count. A copy that goes on failing is tried
+	// again long before.
 	forgetFailure = 4 * longest
 	// oneToken is a token of a limiter, whose fractions are not exact.
 	oneToken = 1 - 1e-6
