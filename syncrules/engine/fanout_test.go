@@ -57,7 +57,7 @@ func (s *server) cutNamespaces(err error) {
 			w.list(s)
 		default:
 			w.live = false
-			w.events <- func() { w.sink.Health(err) }
+			w.later(func() { w.sink.Health(err) })
 		}
 	}
 }

@@ -38,12 +38,13 @@ type server struct {
 }
 
 type serverWatch struct {
-	scope  Scope
-	keep   func(*unstructured.Unstructured) bool
-	sink   Sink
-	events chan func()
-	kept   map[Key]bool
-	live   bool
+	scope Scope
+	keep  func(*unstructured.Unstructured) bool
+	sink  Sink
+	calls []func()      // that it has to make
+	more  chan struct{} // there are some
+	kept  map[Key]bool
+	live  bool
 }
 
 func newServer(namespaces ...string) *server {
@@ -155,7 +156,7 @@ func (s *server) cut(err error) {
 	for w := range s.watches {
 		if err != nil {
 			w.live = false
-			w.events <- func() { w.sink.Health(err) }
+			w.later(func() { w.sink.Health(err) })
 		} else if !s.closed[w.scope.Namespace] {
 			w.list(s)
 		}
@@ -187,18 +188,18 @@ func (s *server) serve(kind string) {
 }
 
 func (s *server) Watch(ctx context.Context, scope Scope, keep func(*unstructured.Unstructured) bool, sink Sink) error {
-	w := &serverWatch{scope: scope, keep: keep, sink: sink, events: make(chan func(), 100_000), kept: map[Key]bool{}}
+	w := &serverWatch{scope: scope, keep: keep, sink: sink, more: make(chan struct{}, 1), kept: map[Key]bool{}}
 	time.Sleep(s.slow)
 	s.mu.Lock()
 	s.watches[w] = struct{}{}
 	s.requests["watch"]++
 	switch err := s.down; {
 	case err != nil:
-		w.events <- func() { sink.Health(err) }
+		w.later(func() { sink.Health(err) })
 	case s.closed[scope.Namespace]:
-		w.events <- func() { sink.Health(ErrForbidden) }
+		w.later(func() { sink.Health(ErrForbidden) })
 	case s.unserved[scope.GVK.Kind]:
-		w.events <- func() { sink.Health(ErrKindUnknown) }
+		w.later(func() { sink.Health(ErrKindUnknown) })
 	default:
 		w.list(s)
 	}
@@ -212,9 +213,27 @@ func (s *server) Watch(ctx context.Context, scope Scope, keep func(*unstructured
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case f := <-w.events:
-			f()
+		case <-w.more:
 		}
+		s.mu.Lock()
+		calls := w.calls
+		w.calls = nil
+		s.mu.Unlock()
+		for _, call := range calls {
+			if ctx.Err() != nil {
+				break
+			}
+			call()
+		}
+	}
+}
+
+// later has the watch call the sink, after the calls that it still has to make. The server's lock is held.
+func (w *serverWatch) later(call func()) {
+	w.calls = append(w.calls, call)
+	select {
+	case w.more <- struct{}{}:
+	default:
 	}
 }
 
@@ -246,10 +265,10 @@ func (w *serverWatch) list(s *server) {
 	}
 	w.kept, w.live = kept, true
 	version := strconv.Itoa(s.version)
-	w.events <- func() {
+	w.later(func() {
 		w.sink.Replace(objs, version)
 		w.sink.Health(nil)
-	}
+	})
 }
 
 func (w *serverWatch) tell(_ *server, k Key, obj *unstructured.Unstructured) {
@@ -270,7 +289,7 @@ func (w *serverWatch) tell(_ *server, k Key, obj *unstructured.Unstructured) {
 		delete(w.kept, k)
 	}
 	handed := obj.DeepCopy()
-	w.events <- func() { w.sink.Upsert(handed) }
+	w.later(func() { w.sink.Upsert(handed) })
 }
 
 func (w *serverWatch) tellGone(k Key, last *unstructured.Unstructured) {
@@ -279,5 +298,5 @@ func (w *serverWatch) tellGone(k Key, last *unstructured.Unstructured) {
 	}
 	delete(w.kept, k)
 	handed := last.DeepCopy()
-	w.events <- func() { w.sink.Delete(k.Namespace, k.Name, handed) }
+	w.later(func() { w.sink.Delete(k.Namespace, k.Name, handed) })
 }

@@ -19,15 +19,15 @@ func TestWhatAnObjectTakes(t *testing.T) {
 		n, size, rules int
 		made, moves    bool
 	}{
-		{n: 5000, size: 1, rules: 1, made: true},
-		{n: 5000, size: 1, rules: 1},
-		{n: 5000, size: 1000, rules: 1, made: true},
-		{n: 5000, size: 1000, rules: 1},
-		{n: 5000, size: 1, rules: 1, moves: true},
-		{n: 2000, size: 1, rules: 40, made: true},
-		{n: 2000, size: 1, rules: 40},
-		{n: 500, size: 1, rules: 40, made: true, moves: true},
-		{n: 500, size: 1, rules: 40, moves: true},
+		{n: 1000, size: 1, rules: 1, made: true},
+		{n: 1000, size: 1, rules: 1},
+		{n: 1000, size: 1000, rules: 1, made: true},
+		{n: 1000, size: 1000, rules: 1},
+		{n: 1000, size: 1, rules: 1, moves: true},
+		{n: 300, size: 1, rules: 40, made: true},
+		{n: 300, size: 1, rules: 40},
+		{n: 100, size: 1, rules: 40, made: true, moves: true},
+		{n: 100, size: 1, rules: 40, moves: true},
 	} {
 		inWorld(t, func(w *world) {
 			w.kill()
