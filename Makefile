@@ -44,9 +44,11 @@ export RAPID_SEED ?= 1
 # The packages whose tests need neither a control plane nor much time.
 UNIT = $$($(GO) list ./... | grep -v /e2e) ./e2e/depgraph ./e2e/documents
 # Of them, those for which the race detector has nothing to say: tools of one goroutine, and what is tested by starting agentctl some
-# hundred times, whose parts have tests of their own. test-race tests the others with it.
+# hundred times, whose parts have tests of their own. test-race tests the others with it, and with -short: of property tests a fifth,
+# and smaller groups. Those in which that, or the race detector, makes a difference it then tests in full.
 PLAIN = ./charts/... ./cmd/agentctl ./cmd/internal/... ./e2e/depgraph ./e2e/documents
 RACE = $$($(GO) list $(UNIT) | grep -vxF "$$($(GO) list $(PLAIN))")
+FULL = $$(grep -rlE 'rapid\.Check|testing\.Short\(\)|raced\(\)' --include='*_test.go' agent cmd kube mesh replica syncrules | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 # The packages that test against real control planes, without those of e2e-standalone, e2e-registry and e2e-gitops.
 E2E = $$($(GO) list ./e2e/... | grep -v -e /e2e/depgraph -e '/e2e/documents$$' -e /e2e/sim -e /e2e/pods -e /e2e/standalone -e /e2e/registryapi -e /e2e/gitops $(BESIDE:%=-e /e2e/documents/scenes))
@@ -196,14 +198,18 @@ demo-kubernetes: demo-build testbed ## the same with three Kubernetes control pl
 
 .PHONY: test
 test: prereqs ## run every check there is, then say which failed
-	@.ci/summary lint verify test-race test-build -- e2e-beside-home demo-once -- sim e2e-pods e2e-oldest e2e-standalone e2e-registry e2e-home
+	@.ci/summary lint verify test-race test-build -- e2e-beside-home demo-once -- sim e2e-pods e2e-standalone e2e-registry e2e-home
+
+.PHONY: test-release
+test-release: prereqs ## run what a release must pass beyond make test: the oldest Kubernetes, each kubectl, earlier agents, signatures (an hour)
+	@.ci/summary e2e-oldest e2e-kubectl e2e-older e2e-signatures
 
 # What computes comes first, alone: the quick tests with the race detector, and not without it once more. Then come two lanes
 # of tests that mostly wait: e2e and demo-once use this machine's network, and are in the same lane; those of the other lane
 # have networks of their own (for root), or need none or any port. The first lane is still the longer one. All programs that
 # they start are built before, so that nothing is compiled twice, and no program is replaced while it runs.
 .PHONY: test-build
-test-build: build testbed testbed-oldest apiserver ## build what the end-to-end tests start (once, 7 minutes of a first make test)
+test-build: build testbed apiserver ## build what the end-to-end tests of make test start (once)
 	@GO='$(GO)' .ci/e2e-pods --build
 
 .PHONY: prereqs
@@ -228,9 +234,9 @@ test-unit: ## run the quick tests
 	$(TEST) -parallel=8 -timeout=30m $(TESTFLAGS) $(UNIT)
 
 .PHONY: test-race
-test-race: ## run the quick tests with the race detector (needs gcc), and without it where that says no more, or a bound does not count with it
-	CGO_ENABLED=1 $(TEST) -race -parallel=8 -timeout=30m $(TESTFLAGS) $(RACE)
-	$(TEST) -parallel=8 -timeout=30m $(TESTFLAGS) $(PLAIN) ./syncrules
+test-race: ## run the quick tests with the race detector (needs gcc), and without it those for which that is not enough
+	CGO_ENABLED=1 $(TEST) -race -short -parallel=8 -timeout=30m $(TESTFLAGS) $(RACE)
+	$(TEST) -parallel=8 -timeout=30m $(TESTFLAGS) $(PLAIN) $(FULL)
 
 # How many runs of the state machine there are; each has a seed of its own, which follows from SEED, and a failing
 # one prints it. See e2e/sim for what a seed replays and what it does not.

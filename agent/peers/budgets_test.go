@@ -22,6 +22,10 @@ import (
 // TestInventionsHaveFewReached: a member has invented 4,096 clusters, each of which issues a credential and names an API server of
 // somebody else. Few are asked, and few are reached for, and a newcomer of another member is connected with at once beside them.
 func TestInventionsHaveFewReached(t *testing.T) {
+	inventions := 4096
+	if testing.Short() { // with the race detector that many take a minute
+		inventions = 1024
+	}
 	var reached, asked atomic.Int32
 	victim := httptest.NewUnstartedServer(http.NotFoundHandler())
 	victim.Config.ConnState = func(_ net.Conn, s http.ConnState) {
@@ -46,7 +50,7 @@ func TestInventionsHaveFewReached(t *testing.T) {
 	}
 	p, _ := quiet(o)
 	began, links := time.Now(), []*link{}
-	for i := range 4096 {
+	for i := range inventions {
 		id := fmt.Sprint("invented-", i)
 		list(t, o, id, victim.URL)
 		links = append(links, p.newLink(id))
