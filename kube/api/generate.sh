@@ -25,7 +25,7 @@ install() {
 		return
 	fi
 	echo "installing ${1##*/} $2"
-	GOBIN=$root/bin GOFLAGS= go install "$1@$2"
+	GOBIN=$root/bin GOFLAGS= go install -trimpath "$1@$2"
 }
 
 for tool in deepcopy-gen client-gen lister-gen informer-gen; do

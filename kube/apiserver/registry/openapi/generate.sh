@@ -10,12 +10,12 @@ version=$(awk '$1 == "k8s.io/kube-openapi" { print $2 }' go.mod)
 tool=$root/bin/openapi-gen
 if ! [[ -x $tool ]] || ! go version -m "$tool" | awk -v v="$version" '$1 == "mod" && $3 == v { found = 1 } END { exit !found }'; then
 	echo "installing openapi-gen $version"
-	GOBIN=$root/bin GOFLAGS= go install "k8s.io/kube-openapi/cmd/openapi-gen@$version"
+	GOBIN=$root/bin GOFLAGS= go install -trimpath "k8s.io/kube-openapi/cmd/openapi-gen@$version"
 fi
 echo "generating kube/apiserver/registry/openapi"
 types=github.com/roster-mesh/roster/kube/api/registry/v1alpha1
 generate() {
-	GOFLAGS=-mod=mod GOWORK=off "$tool" --go-header-file "$root/kube/api/boilerplate.go.txt" \
+	GOFLAGS="-mod=mod -trimpath" GOWORK=off "$tool" --go-header-file "$root/kube/api/boilerplate.go.txt" \
 		--output-dir registry/openapi --output-pkg github.com/roster-mesh/roster/kube/apiserver/registry/openapi \
 		--output-file zz_generated.openapi.go --report-filename /dev/null "$@"
 }
