@@ -42,7 +42,7 @@ func bounded(t testing.TB, what string, f func()) {
 }
 
 // raced says that the race detector runs, which takes time and memory of its own. The Makefile's test-race runs the tests of
-// this package without it, too; add another package there that goes by raced.
+// packages that call it without it, too.
 func raced() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
